@@ -1,0 +1,56 @@
+# `make run` and `make test` do all the set-up they need on a fresh machine with Python 3.11 or newer.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+DEMO   ?= 1
+DATA   ?= tallymark-data
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-test run test test-quick bench check format clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: $(VENV)/.run ## make .venv and install what running needs
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+
+$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+	@echo "installing Tallymark and Spark into $(VENV) (a minute or two the first time) …"
+	$(BIN)/pip install --quiet --editable ".[all]"
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	@echo "installing what the tests need into $(VENV) …"
+	$(BIN)/pip install --quiet --editable ".[dev]"
+	@touch $@ $(VENV)/.run
+
+setup-test: $(VENV)/.test ## also what the tests need: linters, a browser
+	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium)
+
+run: setup ## run the whole path here, with demo traffic (DEMO=0 without)
+	$(BIN)/tallymark up --data $(DATA) $(if $(filter 1,$(DEMO)),--demo)
+
+test: setup-test ## all tests
+	$(BIN)/pytest
+
+test-quick: setup-test ## the inner loop, under two minutes
+	$(BIN)/pytest tests/unit
+
+bench: setup-test ## the figures: one table and a JSON file in bench/results
+	$(BIN)/python -m bench
+
+check: setup-test ## lint, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: setup-test ## let ruff rewrite the layout
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove .venv and caches (never the data)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

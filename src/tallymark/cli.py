@@ -1,0 +1,103 @@
+"""The command line: finds the command, runs it, and says in one line what went wrong."""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from tallymark import __version__
+from tallymark.commands.command import Command, CommandFailed, Group, WrongUsage
+from tallymark.settings import SettingsError
+
+INTERRUPTED = 130
+
+# name -> (module, what it does). The modules are imported when asked for, so that `tallymark send` starts in
+# milliseconds and a bare install needs nothing of the roles.
+COMMANDS = {
+    "up": ("up", "run everything on this machine"),
+    "status": ("status", "is anything late or lost?"),
+    "send": ("send", "send events"),
+    "total": ("total", "one number of a meter"),
+    "series": ("series", "a meter over time"),
+    "top": ("top", "the largest series of a meter"),
+    "meters": ("meters", "what is counted: list, show, add, check, plan, apply, delete"),
+    "load": ("load", "reproducible load, and a check of the counts to the unit"),
+    "doctor": ("doctor", "check this machine, and say how to fix what is missing"),
+    "settings": ("settings", "every setting with its value, origin and meaning"),
+    "version": ("version", "the version of Tallymark and of what it runs on"),
+    "collector": ("roles", "run the role that takes events in"),
+    "pipeline": ("roles", "run the role that counts them (Spark)"),
+    "keeper": ("roles", "run the role that folds and rolls up"),
+    "query": ("roles", "run the role that answers questions"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0 for ok, 1 for failed, 2 for wrong usage."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            code = _run(arguments)
+            sys.stdout.flush()
+            return code
+        except (WrongUsage, SettingsError) as error:
+            return _complain(arguments, str(error), 2)
+        except CommandFailed as error:
+            return _complain(arguments, str(error), 1)
+        except ModuleNotFoundError as error:
+            return _complain(arguments, _missing_package(error), 1)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough (`tallymark top … | head`). Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_help(), end="")
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        print(f"tallymark {__version__}")
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        what = "option" if name.startswith("-") else "command"
+        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+        raise WrongUsage(
+            f"no {what} {name}" + (f"; did you mean `tallymark {near[0]}`?" if near else "; see `tallymark`")
+        )
+    found = importlib.import_module(f"tallymark.commands.{COMMANDS[name][0]}").COMMANDS[name]
+    assert isinstance(found, Command | Group)
+    return found.call(rest)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    return (
+        "Tallymark counts and aggregates events in real time, and can prove its numbers.\n\n"
+        "usage: tallymark COMMAND [options]\n\n" + "\n".join(lines) + "\n\n"
+        "Start with `tallymark up`; then, in another terminal:\n\n"
+        "  tallymark send view video=A --wait\n"
+        "  tallymark total events event=view\n\n"
+        "`tallymark COMMAND --help` says more. Commands that talk to a running Tallymark use --url or\n"
+        "TALLYMARK_URL (http://127.0.0.1:8080 if unset) and TALLYMARK_KEY.\n"
+    )
+
+
+def _complain(arguments: list[str], message: str, code: int) -> int:
+    command = f" {arguments[0]}" if arguments and arguments[0] in COMMANDS else ""
+    print(f"tallymark{command}: {message}", file=sys.stderr)
+    return code
+
+
+def _missing_package(error: ModuleNotFoundError) -> str:
+    name = (error.name or "").partition(".")[0]
+    if name == "tallymark":
+        raise error  # not an extra that somebody left out, but a mistake of ours
+    return f'this needs the package {name}, which is not installed; pip install "tallymark[all]"'

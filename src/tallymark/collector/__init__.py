@@ -1,0 +1,1 @@
+"""HTTP -> validated events -> frames -> log. Answers when the log says that they are durable."""

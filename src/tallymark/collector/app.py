@@ -1,0 +1,134 @@
+"""The routes of the public port."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tallymark import telemetry
+from tallymark.collector import body, health
+from tallymark.collector.body import ClientGone, Limits
+from tallymark.collector.forward import Forwarder
+from tallymark.collector.intake import Intake
+from tallymark.collector.pressure import Budget, Holding
+from tallymark.http import JSON_HEADERS, Problem, Scope
+
+METRICS_HEADERS = [("content-type", "text/plain; version=0.0.4; charset=utf-8")]
+# What `POST /v1/events` can answer; each counter exists before it is needed.
+STATUSES = (200, 202, 400, 405, 408, 413, 415, 422, 429, 500, 503)
+
+logger = logging.getLogger(__name__)
+
+
+class Origins:
+    """CORS: which pages may send events from a browser."""
+
+    def __init__(self, allowed: list[str]) -> None:
+        self._allowed = set(allowed)
+
+    def headers(self, origin: str | None) -> list[tuple[str, str]]:
+        if origin is None or not self._allowed & {"*", origin}:
+            return []
+        return [
+            ("access-control-allow-origin", "*" if "*" in self._allowed else origin),
+            ("access-control-expose-headers", "retry-after"),
+            ("vary", "origin"),
+        ]
+
+    def preflight(self, origin: str | None) -> list[tuple[str, str]]:
+        allowed = self.headers(origin)
+        return allowed and [
+            *allowed,
+            ("access-control-allow-methods", "POST"),
+            (
+                "access-control-allow-headers",
+                "content-type, content-encoding, idempotency-key, tallymark-sent-at, authorization",
+            ),
+            ("access-control-max-age", "86400"),
+        ]
+
+
+class App:
+    """The RSGI application: events to the intake, questions of operators to health, the rest to the query service."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        readiness: health.Readiness,
+        forwarder: Forwarder,
+        *,
+        origins: Origins,
+        limits: Limits,
+        budget: Budget,
+        run_folder: Path,
+    ) -> None:
+        self._intake, self._readiness, self._forwarder = intake, readiness, forwarder
+        self._origins, self._limits, self._budget, self._run_folder = origins, limits, budget, run_folder
+        self._statuses = {status: telemetry.COLLECTOR_REQUESTS.labels(str(status)) for status in STATUSES}
+
+    async def __call__(self, scope: Scope, proto: Any) -> None:
+        if scope.path == "/v1/events":
+            await self._events(scope, proto)
+            return
+        try:
+            await self._other(scope, proto)
+        except Problem as problem:
+            proto.response_bytes(problem.status, problem.headers, problem.body())
+        except ClientGone:
+            proto.response_empty(400, [("connection", "close")])
+
+    async def _events(self, scope: Scope, proto: Any) -> None:
+        origin = scope.headers.get("origin")
+        if scope.method == "OPTIONS":
+            proto.response_empty(204, [("allow", "POST, OPTIONS"), *self._origins.preflight(origin)])
+            return
+        shared = self._origins.headers(origin) if origin is not None else []
+        try:
+            if scope.method != "POST":
+                raise Problem(
+                    405, "wrong_method", f"{scope.method} /v1/events; use POST", headers={"allow": "POST, OPTIONS"}
+                )
+            answer = await self._intake.answer(scope, proto)
+        except ClientGone:
+            proto.response_empty(400, [("connection", "close")])
+            return
+        except Problem as problem:
+            self._statuses[problem.status].inc()
+            proto.response_bytes(problem.status, [*problem.headers, *shared], problem.body())
+            return
+        except Exception as error:
+            logger.error("POST /v1/events failed; nothing was acknowledged", exc_info=error)
+            self._statuses[500].inc()
+            internal = Problem(500, "internal", "something is wrong in the collector; its log file says what")
+            proto.response_bytes(500, [*internal.headers, *shared], internal.body())
+            return
+        self._statuses[answer.status].inc()
+        proto.response_bytes(answer.status, [*JSON_HEADERS, *shared], answer.body)
+
+    async def _other(self, scope: Scope, proto: Any) -> None:
+        match scope.path:
+            case "/healthz":
+                _json(proto, 200, {"alive": True})
+            case "/readyz":
+                status, report = await self._readiness.report()
+                _json(proto, status, report)
+            case "/metrics":
+                proto.response_bytes(200, METRICS_HEADERS, health.metrics(self._run_folder))
+            case _:
+                with Holding(self._budget) as held:
+                    content = await body.read(proto, _declared(scope), self._limits, held)
+                    await self._forwarder.forward(scope, proto, content)
+
+
+def _declared(scope: Scope) -> str | None:
+    """The declared size of the body; a request that says nothing of one has none."""
+    declared: str | None = scope.headers.get("content-length")
+    if declared is None and scope.headers.get("transfer-encoding") is None:
+        return "0"
+    return declared
+
+
+def _json(proto: Any, status: int, content: Mapping[str, Any]) -> None:
+    proto.response_bytes(status, JSON_HEADERS, msgspec.json.encode(content))

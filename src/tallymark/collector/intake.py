@@ -1,0 +1,194 @@
+"""`POST /v1/events`: from a request to the answer that its events are durable."""
+
+import difflib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from tallymark import telemetry
+from tallymark.collector import body
+from tallymark.collector.applied import Follower
+from tallymark.collector.commit import Committer, Outcome
+from tallymark.collector.pressure import Budget, Holding, Rate
+from tallymark.events import clocks
+from tallymark.events.bodies import BadBody, Delivery, TooManyEvents
+from tallymark.events.clocks import Clocks, RawTime
+from tallymark.events.ids import MAX_IDEMPOTENCY_KEY_CHARS
+from tallymark.events.refusals import CODES
+from tallymark.events.validation import Accepted, Refusal, validate
+from tallymark.http import Problem, Scope
+
+JSON_TYPES = {"application/json", "text/json", "text/plain", ""}
+"""`text/plain` is what a browser's sendBeacon may send across origins without asking first"""
+LINE_TYPES = {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}
+PARAMETERS = ("wait", "timeout")
+DEFAULT_WAIT_S, MAX_WAIT_S = 10.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The limits a request is held to."""
+
+    body: body.Limits
+    max_events: int
+    clocks: Clocks
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes
+
+
+class _Error(msgspec.Struct, gc=False):
+    index: int
+    code: str
+    detail: str
+    retryable: bool
+
+
+class Intake:
+    """Takes requests with events, one call a request; refusals of a whole request are raised as Problem."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        committer: Committer,
+        follower: Follower,
+        *,
+        budget: Budget,
+        rate: Rate,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._rules, self._committer, self._follower = rules, committer, follower
+        self._budget, self._rate, self._now_ms = budget, rate, now_ms
+        self._refused = {code: telemetry.COLLECTOR_REFUSED.labels(code) for code in CODES}
+        for kept in ("yes", "no"):
+            telemetry.COLLECTOR_DEAD.labels(kept)
+
+    async def answer(self, scope: Scope, proto: Any) -> Answer:
+        wait_s = _wait_s(scope.query_string) if scope.query_string else None
+        lines = _is_lines(scope.headers.get("content-type"))
+        self._rate.check()
+        with Holding(self._budget) as held:
+            request = await self._receive(scope, proto, lines, held)
+            outcome = await self._committer.commit(request)
+        self._count(outcome)
+        applied = wait_s is not None and outcome.accepted > 0 and await self._follower.wait(outcome.offsets, wait_s)
+        return _answer(request, outcome, applied=applied)
+
+    async def _receive(self, scope: Scope, proto: Any, lines: bool, held: Holding) -> Accepted:
+        headers = scope.headers
+        sent = await body.read(proto, headers.get("content-length"), self._rules.body, held)
+        encoding = headers.get("content-encoding")
+        if encoding is not None:
+            sent = await body.inflate(sent, encoding, self._rules.body, held)
+        if not sent:
+            raise Problem(400, "no_events", "the body is empty; send an event, an array of events, or NDJSON")
+        delivery = Delivery(
+            sent,
+            self._now_ms(),
+            lines,
+            _sent_at(headers.get("tallymark-sent-at")),
+            _idempotency_key(headers.get("idempotency-key")),
+        )
+        try:
+            request = validate(delivery, self._rules.clocks, max_events=self._rules.max_events)
+        except BadBody as error:
+            raise Problem(400, error.code, error.detail) from None
+        except TooManyEvents as error:
+            raise Problem(413, "too_many_events", f"{error} (collector.max_request_events)") from None
+        self._rate.spend(len(request.events) + len(request.refusals))
+        return request
+
+    def _count(self, outcome: Outcome) -> None:
+        # All at once, so that received = accepted + refused whenever it is looked at.
+        telemetry.COLLECTOR_RECEIVED.inc(outcome.accepted + len(outcome.refusals))
+        telemetry.COLLECTOR_ACCEPTED.inc(outcome.accepted)
+        for refusal in outcome.refusals:
+            self._refused[refusal.code].inc()
+
+
+def _answer(request: Accepted, outcome: Outcome, *, applied: bool) -> Answer:
+    if outcome.accepted and not outcome.refusals and not request.random_ids:
+        return Answer(200 if applied else 202, b'{"accepted":%d,"rejected":0,"errors":[]}' % outcome.accepted)
+    result: dict[str, Any] = {
+        "accepted": outcome.accepted,
+        "rejected": len(outcome.refusals),
+        "errors": [_error(refusal) for refusal in outcome.refusals],
+    }
+    if request.random_ids:
+        result["ids"] = "made"
+    if outcome.accepted:
+        return Answer(200 if applied else 202, msgspec.json.encode(result))
+    if any(refusal.retryable for refusal in outcome.refusals):
+        raise Problem(
+            503,
+            "not_durable",
+            next(refusal.detail for refusal in outcome.refusals if refusal.retryable),
+            headers={"retry-after": "1"},
+            **result,
+        )
+    return Answer(422, msgspec.json.encode(result))
+
+
+def _error(refusal: Refusal) -> _Error:
+    return _Error(refusal.index, refusal.code, refusal.detail, refusal.retryable)
+
+
+def _is_lines(content_type: str | None) -> bool:
+    kind, _, parameters = (content_type or "").partition(";")
+    kind = kind.strip().lower()
+    charset = parameters.lower().partition("charset=")[2].strip(' "')
+    if charset not in ("", "utf-8", "utf8", "us-ascii"):
+        raise Problem(415, "unknown_type", f"charset {charset[:40]!r}; only utf-8 is read")
+    if kind in LINE_TYPES:
+        return True
+    if kind not in JSON_TYPES:
+        raise Problem(415, "unknown_type", f"content-type {kind[:80]!r}; send application/json or application/x-ndjson")
+    return False
+
+
+def _sent_at(header: str | None) -> RawTime:
+    if header is None:
+        return None
+    text = header.strip()
+    try:
+        return clocks.milliseconds(int(text) if text.lstrip("-").isdecimal() and len(text) < 20 else text)
+    except clocks.BadTime as error:
+        raise Problem(400, "bad_time", f"header Tallymark-Sent-At: {error}") from None
+
+
+def _idempotency_key(header: str | None) -> str | None:
+    if header is None:
+        return None
+    if not 1 <= len(header) <= MAX_IDEMPOTENCY_KEY_CHARS:
+        raise Problem(
+            400,
+            "bad_idempotency_key",
+            f"header Idempotency-Key has {len(header):,} characters; 1 to {MAX_IDEMPOTENCY_KEY_CHARS} are allowed",
+        )
+    return header
+
+
+def _wait_s(query: str) -> float | None:
+    """How long to wait for the counts, None if that was not asked for."""
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    for name in given:
+        if name not in PARAMETERS:
+            near = difflib.get_close_matches(name, PARAMETERS, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(PARAMETERS)}"
+            raise Problem(400, "unknown_parameter", f"unknown parameter {name[:40]!r}; {hint}")
+    if (wait := given.get("wait")) not in (None, "applied"):
+        raise Problem(400, "bad_parameter", f"wait={wait[:40] if wait else ''}; it can only be `applied`")
+    try:
+        timeout_s = float(given.get("timeout", DEFAULT_WAIT_S))
+    except ValueError:
+        timeout_s = -1.0
+    if not 0 <= timeout_s <= MAX_WAIT_S:
+        raise Problem(400, "bad_parameter", f"timeout={given['timeout'][:40]}; it must be 0 to {MAX_WAIT_S:g} seconds")
+    return timeout_s if wait else None

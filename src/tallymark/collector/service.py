@@ -1,0 +1,175 @@
+"""The collector as a process: `run(settings)` serves until it is told to stop, and loses nothing it answered for."""
+
+import asyncio
+import gc
+import ipaddress
+import os
+import resource
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import cache
+
+import uvloop
+
+from tallymark import http
+from tallymark.collector import dead
+from tallymark.collector.app import App, Origins
+from tallymark.collector.applied import Follower
+from tallymark.collector.body import Limits
+from tallymark.collector.commit import Committer, Partitioner
+from tallymark.collector.forward import Forwarder
+from tallymark.collector.health import Readiness
+from tallymark.collector.intake import Intake, Rules
+from tallymark.collector.pressure import Budget, Rate
+from tallymark.events.clocks import Clocks
+from tallymark.log.protocol import LogWriter
+from tallymark.role import Role
+from tallymark.settings import Settings, SettingsError
+
+STREAM = "events"
+
+
+def run(settings: Settings) -> int:
+    """Serve the public port until SIGTERM, SIGINT or the end of the parent."""
+    check_host(settings.collector.host)
+    _allow_many_connections(settings.collector.max_connections)
+    # Events are many short-lived containers without cycles; looking for cycles every 700 of them costs a third of the CPU.
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 100)
+    with Role(settings, "collector") as role:
+        uvloop.run(_run(settings, role))
+    return 0
+
+
+def check_host(host: str) -> None:
+    """Only loopback: whoever reaches the port may write, as long as API keys do not exist."""
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise SettingsError(
+            f"collector.host = {host!r}: only loopback (127.0.0.1) is served until API keys exist; "
+            "put a proxy that checks its callers in front"
+        )
+
+
+async def _run(settings: Settings, role: Role) -> None:
+    from tallymark import log
+    from tallymark.log.partitioners import partitioner
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    role.on_stop(lambda: loop.call_soon_threadsafe(stop.set))
+    if role.stopping.is_set():
+        return
+    events = log.open_writer(settings, STREAM)
+    try:
+        letters = log.open_writer(settings, dead.STREAM)
+        try:
+            assign = partitioner(settings.log.partition_by, events.partitions)
+            await serve(
+                settings, events, letters, assign, stop=stop, ready=role.announce, applied=_applied(settings, events)
+            )
+        finally:
+            letters.close()
+    finally:
+        events.close()
+
+
+async def serve(
+    settings: Settings,
+    events: LogWriter,
+    letters: LogWriter,
+    partitioner: Partitioner,
+    *,
+    stop: asyncio.Event,
+    ready: Callable[[str], None],
+    applied: Callable[[], Mapping[int, int]],
+) -> None:
+    """Serve over these logs until `stop`; every request in hand is answered before this returns."""
+    ours = settings.collector
+    limits = Limits(ours.max_body_bytes, ours.max_inflated_bytes, ours.body_timeout_s)
+    budget = Budget(ours.max_pending_bytes)
+    port = ours.port or http.free_port(ours.host)
+    async with AsyncExitStack() as stack:
+        committer = Committer(events, letters, partitioner, interval_s=ours.commit_interval_ms / 1000)
+        stack.push_async_callback(committer.close)
+        forwarder = Forwarder(settings.run_folder / "query.json", stop=stop)
+        stack.callback(forwarder.close)
+        intake = Intake(
+            Rules(limits, ours.max_request_events, _clocks(settings)),
+            committer,
+            Follower(applied),
+            budget=budget,
+            rate=Rate(ours.max_events_per_second),
+        )
+        readiness = Readiness(
+            events,
+            committer,
+            forwarder,
+            log_folder=settings.folder,
+            run_folder=settings.run_folder,
+            min_free_bytes=ours.min_free_bytes,
+            together=os.environ.get("TALLYMARK_SUPERVISED") == "1",
+        )
+        app = App(
+            intake,
+            readiness,
+            forwarder,
+            origins=Origins(ours.cors_origins),
+            limits=limits,
+            budget=budget,
+            run_folder=settings.run_folder,
+        )
+        announcing = asyncio.create_task(_announce(ours.host, port, ready))
+        try:
+            await http.serve(
+                app,
+                host=ours.host,
+                port=port,
+                stop=stop,
+                header_timeout_s=ours.header_timeout_s,
+                max_connections=ours.max_connections,
+            )
+        finally:
+            announcing.cancel()
+
+
+async def _announce(host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Say the address once the port takes connections."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            await asyncio.sleep(0.01)
+            continue
+        writer.close()
+        ready(f"{host}:{port}")
+        return
+
+
+def _clocks(settings: Settings) -> Clocks:
+    ours = settings.events
+    return Clocks(ours.accept_past_s * 1000, ours.accept_future_s * 1000, int(ours.clock_tolerance_s * 1000))
+
+
+def _applied(settings: Settings, events: LogWriter) -> Callable[[], Mapping[int, int]]:
+    """The store's applied positions; the store is opened when somebody first waits for them."""
+
+    @cache
+    def applied() -> Callable[[str], Mapping[int, int]]:
+        from tallymark.store import open_store
+
+        return open_store(settings).applied
+
+    return lambda: applied()(events.identity)
+
+
+def _allow_many_connections(wanted: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = wanted + 1024
+    if soft < enough:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (enough if hard == resource.RLIM_INFINITY else min(enough, hard), hard)
+        )

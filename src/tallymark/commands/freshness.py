@@ -1,0 +1,21 @@
+"""How up to date an answer is, as a line under its table."""
+
+import sys
+from typing import Any
+
+LATE_MS = 5_000
+
+
+def footnote(answer: dict[str, Any]) -> None:
+    """One line on stderr, so that the table on stdout stays clean; nothing while everything is well."""
+    freshness = answer.get("freshness") or {}
+    remarks = []
+    lag_ms = freshness.get("lag_ms")
+    if isinstance(lag_ms, int | float) and lag_ms > LATE_MS:
+        remarks.append(f"counts are {lag_ms / 1000:,.1f} s behind")
+    if freshness.get("loss"):
+        remarks.append(f"loss {freshness['loss']}: see `tallymark status`")
+    if answer.get("broken"):
+        remarks.append(f"this meter stopped counting: {answer['broken']}")
+    if remarks:
+        print("; ".join(remarks), file=sys.stderr)

@@ -1,0 +1,211 @@
+"""`tallymark meters`: what is counted."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from tallymark.client.transport import HttpTransport
+from tallymark.commands.command import Command, CommandFailed, Group
+from tallymark.commands.output import print_json, print_table
+from tallymark.commands.service import add_url, ask, connect
+
+
+def read_file(path: Path) -> list[Any]:
+    """The meters of a YAML file; every flaw is printed with its line, then the command fails."""
+    from tallymark.meters import MeterError
+    from tallymark.meters.file import load
+
+    try:
+        return list(load(path))
+    except MeterError as error:
+        if len(error.flaws) == 1:
+            raise CommandFailed(str(error.flaws[0])) from None
+        for flaw in error.flaws:
+            print(flaw, file=sys.stderr)
+        raise CommandFailed(f"{len(error.flaws)} mistakes in {path}; nothing was changed") from None
+
+
+def put(transport: HttpTransport, definition: dict[str, Any]) -> dict[str, Any]:
+    return ask(transport, "PUT", _path(definition["name"]), body=msgspec.json.encode(definition))
+
+
+def _path(name: str) -> str:
+    return f"/v1/meters/{quote(name, safe='')}"
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    meters = ask(connect(arguments), "GET", "/v1/meters").get("meters", [])
+    if arguments.output == "json":
+        print_json(meters)
+        return 0
+    columns = ("name", "event", "by", "compute", "version", "state")
+    rows = [
+        [meter["name"], _words(meter.get("event")), _words(meter.get("by")), _words(meter.get("compute")),
+         meter.get("version"), f"broken: {meter['broken']}" if meter.get("broken") else "counting"]
+        for meter in meters
+    ]  # fmt: skip
+    print_table(columns, rows)
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    meter = ask(connect(arguments), "GET", _path(arguments.name))
+    if arguments.output == "json":
+        print_json(meter)
+    else:
+        print_table(
+            ["", ""], [[key, value if isinstance(value, str) else _words(value)] for key, value in meter.items()]
+        )
+    return 0
+
+
+def _add(arguments: argparse.Namespace) -> int:
+    definition: dict[str, Any] = {"name": arguments.name, "event": arguments.event.split(",")}
+    for key in ("by", "compute"):
+        if given := getattr(arguments, key):
+            definition[key] = [word.strip() for word in given.split(",")]
+    for key in ("value", "each", "where", "decimals"):
+        if (given := getattr(arguments, key)) is not None:
+            definition[key] = given
+    answer = put(connect(arguments), definition)
+    if arguments.output == "json":
+        print_json(answer)
+    else:
+        print(f"{arguments.name} counts from now on" + _note(answer))
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    meters = read_file(arguments.file)
+    if arguments.output == "json":
+        print_json({"file": str(arguments.file), "meters": [meter.name for meter in meters]})
+    else:
+        print(f"{arguments.file}: {len(meters)} meters, all well defined")
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    return _show_plan(arguments, _planned(arguments, connect(arguments)))
+
+
+def _apply(arguments: argparse.Namespace) -> int:
+    from tallymark.meters import to_mapping
+
+    transport = connect(arguments)
+    planned = _planned(arguments, transport)
+    for meter in (*planned.added, *(change.after for change in planned.changed)):
+        put(transport, to_mapping(meter))
+    return _show_plan(arguments, planned, done=True)
+
+
+def _planned(arguments: argparse.Namespace, transport: HttpTransport) -> Any:
+    from tallymark.meters import MeterError, from_mapping, plan
+
+    wanted = read_file(arguments.file)
+    keys = ("name", "event", "by", "compute", "value", "each", "where", "decimals")
+    current = []
+    for found in ask(transport, "GET", "/v1/meters").get("meters", []):
+        try:
+            current.append(from_mapping({key: found[key] for key in keys if found.get(key) is not None}))
+        except MeterError as error:
+            raise CommandFailed(f"the service's meter {found.get('name')} cannot be read here: {error}") from error
+    return plan(current, wanted)
+
+
+def _show_plan(arguments: argparse.Namespace, planned: Any, *, done: bool = False) -> int:
+    if arguments.output == "json":
+        print_json(
+            {
+                "added": [meter.name for meter in planned.added],
+                "changed": [change.after.name for change in planned.changed],
+                "unchanged": [meter.name for meter in planned.unchanged],
+                "not_in_file": [meter.name for meter in planned.missing],
+                "applied": done,
+            }
+        )
+        return 0
+    for meter in planned.added:
+        print(f"+ {meter.name}: {'counts' if done else 'would count'} from now on")
+    for change in planned.changed:
+        differences = "; ".join(map(str, change.differences))
+        print(
+            f"~ {change.after.name}: {differences}: {'a' if done else 'would be a'} new version that counts from now on"
+        )
+    for meter in planned.missing:
+        print(f"  {meter.name}: not in the file, kept (`tallymark meters delete {meter.name}` removes it)")
+    if not planned.added and not planned.changed:
+        print(f"nothing to change; {len(planned.unchanged)} meters are as in the file")
+    return 0
+
+
+def _delete(arguments: argparse.Namespace) -> int:
+    answer = ask(connect(arguments), "DELETE", _path(arguments.name))
+    if arguments.output == "json":
+        print_json(answer or {"deleted": arguments.name})
+    else:
+        print(f"{arguments.name} no longer counts")
+    return 0
+
+
+def _later(arguments: argparse.Namespace) -> int:
+    raise CommandFailed(
+        "not in this version: backfill and recount come with the archive; a meter counts from when it was added"
+    )
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
+
+
+def _note(answer: dict[str, Any]) -> str:
+    return f"; {note}" if (note := answer.get("note") or answer.get("detail")) else ""
+
+
+def _with_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    add_url(parser)
+
+
+def _with_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help="YAML with a list `meters:`")
+    add_url(parser)
+
+
+def _with_definition(parser: argparse.ArgumentParser) -> None:
+    _with_name(parser)
+    parser.add_argument("--event", required=True, metavar="E", help="event to count, or several: sale,refund")
+    parser.add_argument("--by", metavar="a,b", help="properties that become labels")
+    parser.add_argument("--compute", metavar="count,sum", help="count, sum, min, max, avg (count)")
+    parser.add_argument("--value", metavar="PROP", help="property with the number (the event's own value)")
+    parser.add_argument("--each", choices=("values",), help="count every named number of the event, by label `metric`")
+    parser.add_argument("--where", metavar="EXPR", help="only events for which this holds: \"status = 'ok'\"")
+    parser.add_argument("--decimals", type=int, metavar="N", help="exact sums with so many decimals, for money")
+
+
+def _sub(name: str, summary: str, example: str, arguments: Any, run: Any) -> Command:
+    return Command(f"meters {name}", summary, f"tallymark meters {example}", arguments, run)
+
+
+COMMANDS = {
+    "meters": Group(
+        "meters",
+        "What is counted.",
+        {
+            "list": _sub("list", "every meter", "list", add_url, _list),
+            "show": _sub("show", "one meter", "show views", _with_name, _show),
+            "add": _sub(
+                "add", "add or change a meter", "add views --event view --by video,country", _with_definition, _add
+            ),
+            "check": _sub("check", "is a file well defined?", "check meters.yaml", _with_file, _check),
+            "plan": _sub("plan", "what would applying a file change?", "plan meters.yaml", _with_file, _plan),
+            "apply": _sub("apply", "make the meters as in a file", "apply meters.yaml", _with_file, _apply),
+            "delete": _sub("delete", "stop counting a meter", "delete views", _with_name, _delete),
+            "backfill": _sub("backfill", "(later) count the past too", "backfill views", _with_name, _later),
+            "recount": _sub("recount", "(later) count again from the archive", "recount views", _with_name, _later),
+        },
+    )
+}

@@ -1,0 +1,70 @@
+"""Talking to a running Tallymark."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from tallymark.client.transport import Answer, BadUrl, HttpTransport, NoAnswer, Request
+from tallymark.commands.command import CommandFailed, WrongUsage
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+def add_url(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--url", help=f"where Tallymark runs (TALLYMARK_URL, else {DEFAULT_URL})")
+
+
+def connect(arguments: argparse.Namespace) -> HttpTransport:
+    """A connection to the service that the arguments or the environment name."""
+    url = arguments.url or os.environ.get("TALLYMARK_URL") or DEFAULT_URL
+    try:
+        return HttpTransport(url, key=os.environ.get("TALLYMARK_KEY"))
+    except BadUrl as error:
+        raise WrongUsage(str(error)) from error
+
+
+def ask(
+    transport: HttpTransport, method: str, path: str, *, body: bytes | None = None, timeout_s: float = 30.0
+) -> dict[str, Any]:
+    """The answer's JSON object; anything but success is a CommandFailed that says what the service said."""
+    headers = {"content-type": "application/json"} if body is not None else {}
+    try:
+        answer = transport.exchange(Request(method, path, body, headers), timeout_s=timeout_s)
+    except NoAnswer as error:
+        raise unreachable(error) from error
+    content = answer.json()
+    if answer.status >= 400:
+        raise CommandFailed(refusal(answer))
+    if answer.status == 204:
+        return {}
+    if not isinstance(content, dict):
+        raise CommandFailed(f"{method} {transport.url}{path} was not answered like a Tallymark would; check --url")
+    return content
+
+
+def unreachable(error: NoAnswer) -> CommandFailed:
+    return CommandFailed(f"{error}; start it with `tallymark up`, or say where it runs with --url or TALLYMARK_URL")
+
+
+def refusal(answer: Answer) -> str:
+    """What a problem document says, in one line."""
+    content = answer.json()
+    if isinstance(content, dict) and "detail" in content:
+        said = str(content["detail"]).replace("\n", " ")
+    else:
+        said = answer.body[:200].decode(errors="replace").replace("\n", " ").strip()
+    way_out = {401: "; set TALLYMARK_KEY", 403: "; the key in TALLYMARK_KEY may not do this"}.get(answer.status, "")
+    return f"{said or 'refused'} (HTTP {answer.status}){way_out}"
+
+
+def question(meter: str, kind: str, parameters: Sequence[tuple[str, Any]]) -> str:
+    """The path of a question about a meter; parameters that are None are left out."""
+    given = [(name, value) for name, value in parameters if value is not None]
+    return f"/v1/meters/{quote(meter, safe='')}/{kind}" + (f"?{urlencode(given)}" if given else "")
+
+
+def filters(words: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Conditions on labels, in the form that works for labels of any name."""
+    return [(f"label.{key}", value) for key, value in words]

@@ -1,0 +1,58 @@
+"""`tallymark settings`: every setting with its value, origin and meaning."""
+
+import argparse
+
+from tallymark.commands.command import Command
+from tallymark.commands.configuration import add_settings, read_settings
+from tallymark.commands.output import print_json
+from tallymark.settings import entries
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser, address=True)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    table = list(entries(read_settings(arguments)))
+    if arguments.output == "json":
+        print_json(
+            [
+                {
+                    "key": row.key,
+                    "value": row.value,
+                    "default": row.default,
+                    "origin": row.origin,
+                    "meaning": row.meaning,
+                }
+                for row in table
+            ]
+        )
+        return 0
+    key, value, origin = (
+        max(len(text) for text in column)
+        for column in zip(*((row.key, _toml(row.value), row.origin) for row in table), strict=True)
+    )
+    for row in table:
+        print(f"{row.key:<{key}}  {_toml(row.value):<{value}}  {row.origin:<{origin}}  {row.meaning}")
+    return 0
+
+
+def _toml(value: object) -> str:
+    """As one would write it in tallymark.toml."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return str(value)
+
+
+COMMANDS = {
+    "settings": Command(
+        "settings",
+        "Every setting with its value, where that came from, and its meaning. A file tallymark.toml (or --profile),\n"
+        "then variables (collector.port is TALLYMARK_COLLECTOR_PORT), then flags.",
+        "tallymark settings --set log.partitions=4",
+        _arguments,
+        _run,
+    )
+}

@@ -1,0 +1,79 @@
+"""`tallymark status`: is anything late or lost? One screen."""
+
+import argparse
+from typing import Any
+
+from tallymark.commands.command import Command
+from tallymark.commands.output import cell, print_json
+from tallymark.commands.service import add_url, ask, connect
+
+TERMS = ("counted", "duplicate", "dead", "aside", "unmatched", "in_flight")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    status = ask(connect(arguments), "GET", "/v1/status")
+    if arguments.output == "json":
+        print_json(status)
+    else:
+        for line in screen(status):
+            print(line)
+    return 0 if status.get("healthy") else 1
+
+
+def screen(status: dict[str, Any]) -> list[str]:
+    """The verdict first, then the figures behind it."""
+    problems = status.get("problems") or []
+    lines = [f"! {problem}" for problem in problems] or ["all is well: nothing is late, nothing is lost"]
+    lines += ["", *_account(status), "", *_speed(status), "", *_roles(status)]
+    dead = status.get("dead_letters") or []
+    if dead:
+        lines += ["", "dead letters"]
+        lines += [f"  {each['events']:>14,}  {each['hop']}: {each['reason']}" for each in dead]
+    meters = status.get("meters") or []
+    return [*lines, "", f"meters    {', '.join(meter['name'] for meter in meters) or 'none'}"]
+
+
+def _account(status: dict[str, Any]) -> list[str]:
+    """received = accepted + refused, accepted = the sum of its terms."""
+    lines = [f"received  {_events(status, 'received')}", f"refused   {_events(status, 'refused')}"]
+    lines.append(f"accepted  {_events(status, 'accepted')}")
+    lines += [f"  {name.replace('_', ' '):<10}{_events(status, name)[2:]}" for name in TERMS]
+    if status.get("missing"):
+        lines.append(f"  MISSING   {_events(status, 'missing')[2:]}")
+    return lines
+
+
+def _events(status: dict[str, Any], name: str) -> str:
+    return f"{cell(status.get(name)):>16}"
+
+
+def _speed(status: dict[str, Any]) -> list[str]:
+    lag = status.get("lag_ms") or {}
+    figures = ", ".join(
+        f"{name} {cell(lag[name])}" for name in ("p50", "p95", "p99", "highest") if lag.get(name) is not None
+    )
+    freshness = status.get("freshness") or {}
+    return [
+        f"rate      {cell(status.get('events_per_second'))} events/s",
+        f"lag       {figures + ' ms from receipt to count' if figures else 'nothing came in during the last minute'}",
+        f"complete  through {freshness.get('complete_through') or 'unknown'}",
+    ]
+
+
+def _roles(status: dict[str, Any]) -> list[str]:
+    return [
+        f"{each['role']:<9} {each['state']}" + (f" at {each['address']}" if each.get("address") else "")
+        for each in status.get("roles") or []
+    ]
+
+
+COMMANDS = {
+    "status": Command(
+        "status",
+        "Is anything late or lost? The account of every event, the lag and the roles, on one screen.\n"
+        "Exit code 1 if something needs a look.",
+        "tallymark status",
+        add_url,
+        _run,
+    )
+}

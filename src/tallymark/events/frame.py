@@ -1,0 +1,131 @@
+"""The frame codec: events that were committed together for one partition, as one Arrow IPC stream.
+
+FrameError
+├── UnknownFrameVersion   written by a newer Tallymark
+└── FrameDamaged          not a frame, or not a whole one
+"""
+
+from collections.abc import Collection, Iterator
+
+import pyarrow as pa
+
+from tallymark.events.columns import FIXED, PROP, PROP_TYPES, REST, VALUES
+
+VERSION = b"1"
+MAX_FRAME_EVENTS = 65_536
+MAX_FRAME_BYTES = 1_000_000
+
+__all__ = [
+    "MAX_FRAME_BYTES",
+    "MAX_FRAME_EVENTS",
+    "PROP",
+    "VERSION",
+    "FrameDamaged",
+    "FrameError",
+    "UnknownFrameVersion",
+    "decode",
+    "encode",
+    "frames",
+]
+
+_KEY = b"tallymark.frame"
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_PROP_TYPES = set(PROP_TYPES.values())
+# What pyarrow raises for bytes that are not what they should be; a made-up length makes it ask for absurd memory.
+_UNREADABLE = (pa.ArrowException, OSError, MemoryError, ValueError, TypeError, KeyError, IndexError, OverflowError)
+
+
+class FrameError(ValueError):
+    """A payload that does not give events."""
+
+
+class UnknownFrameVersion(FrameError):
+    """A frame of a version this release does not know."""
+
+
+class FrameDamaged(FrameError):
+    """Not a frame, or cut, or changed."""
+
+
+def encode(batch: pa.RecordBatch) -> bytes:
+    """One frame. `frames` splits what is too large for one."""
+    stream = pa.BufferOutputStream()
+    batch = batch.replace_schema_metadata({_KEY: VERSION})
+    with pa.ipc.new_stream(stream, batch.schema, options=_OPTIONS) as writer:
+        writer.write_batch(batch)
+    return bytes(stream.getvalue())
+
+
+def frames(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
+    """(events, payload) of as many frames as the limits ask for, in order."""
+    if batch.num_rows <= MAX_FRAME_EVENTS:
+        payload = encode(batch)
+        if len(payload) <= MAX_FRAME_BYTES or batch.num_rows == 1:
+            yield batch.num_rows, payload
+            return
+        pieces = len(payload) // (MAX_FRAME_BYTES * 9 // 10) + 1
+    else:
+        pieces = batch.num_rows // MAX_FRAME_EVENTS + 1
+    rows = -(-batch.num_rows // max(pieces, 2))
+    for start in range(0, batch.num_rows, rows):
+        yield from frames(batch.slice(start, rows))
+
+
+def decode(payload: bytes, *, only: Collection[str] | None = None) -> pa.RecordBatch:
+    """The events of a frame, or just the columns named in `only`; raises UnknownFrameVersion or FrameDamaged."""
+    try:
+        with pa.ipc.open_stream(payload) as reader:
+            schema = reader.schema
+        _check_version(schema.metadata)
+        _check_columns(schema)
+        with pa.ipc.open_stream(payload, options=_read_options(schema, only)) as reader:
+            batch = reader.read_next_batch()
+            # Offsets that point outside their buffer would crash a later reader.
+            batch.validate(full=True)
+            _read_to_the_end(reader)
+    except FrameError:
+        raise
+    except StopIteration:
+        raise FrameDamaged("a frame without a record batch") from None
+    except _UNREADABLE as error:
+        raise FrameDamaged(f"{len(payload):,} bytes are not a frame: {error}") from error
+    return batch
+
+
+def _read_options(schema: pa.Schema, only: Collection[str] | None) -> pa.ipc.IpcReadOptions:
+    """Without threads: for buffers this small handing them to Arrow's pool costs five times the decompression."""
+    if only is None:
+        return pa.ipc.IpcReadOptions(use_threads=False)
+    included = [number for number, name in enumerate(schema.names) if name in only]
+    return pa.ipc.IpcReadOptions(use_threads=False, included_fields=included)
+
+
+def _check_version(metadata: dict[bytes, bytes] | None) -> None:
+    version = (metadata or {}).get(_KEY)
+    if version is None:
+        raise FrameDamaged("an Arrow stream, but not a frame: its metadata has no tallymark.frame")
+    if version != VERSION:
+        raise UnknownFrameVersion(f"frame version {version!r}; this release reads {VERSION!r}: upgrade it")
+
+
+def _check_columns(schema: pa.Schema) -> None:
+    names = schema.names
+    types = dict(zip(names, schema.types, strict=True))
+    if len(types) != len(names):
+        raise FrameDamaged("a frame with two columns of one name")
+    for name, wanted in (FIXED | REST).items():
+        if types.pop(name, None) != wanted:
+            raise FrameDamaged(f"a frame without column {name} of type {wanted}")
+    if types.pop("values", VALUES) != VALUES:
+        raise FrameDamaged(f"a frame whose column values is not of type {VALUES}")
+    for name, found in types.items():
+        if not name.startswith(PROP) or found not in _PROP_TYPES:
+            raise FrameDamaged(f"a frame with an unknown column {name} of type {found}")
+
+
+def _read_to_the_end(reader: pa.ipc.RecordBatchStreamReader) -> None:
+    try:
+        reader.read_next_batch()
+    except StopIteration:
+        return
+    raise FrameDamaged("a frame with more than one record batch")

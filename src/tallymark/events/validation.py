@@ -1,0 +1,236 @@
+"""Request bodies -> accepted events and refusals. In bulk when all is well, one by one when something is not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from tallymark.events import bodies, clocks, ids
+from tallymark.events.bodies import UNDECODABLE, BadBody, Delivery, TooManyEvents
+from tallymark.events.clocks import Clocks, Milliseconds, RawTime
+from tallymark.events.model import MAX_KEY_CHARS, MAX_TEXT_BYTES, NAME, Event, WideEvent
+from tallymark.events.refusals import Refused, check, check_name, check_text, check_time, check_value_names
+
+_event = msgspec.json.Decoder(Event)
+_wide_event = msgspec.json.Decoder(WideEvent)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An event that was not taken: where it stood, why, and its text as sent."""
+
+    index: int
+    code: str
+    detail: str
+    raw: bytes
+    retryable: bool = False
+
+
+@dataclass(slots=True)
+class Accepted:
+    """The good events of one request, with corrected times and ids, and the refusals of the others."""
+
+    events: list[Event]
+    indexes: Sequence[int]
+    """where each stood in the request"""
+    times: Milliseconds
+    shifts: Milliseconds
+    received_ms: int
+    keys: set[str]
+    """of all their properties"""
+    refusals: list[Refusal] = field(default_factory=list)
+    random_ids: bool = False
+    """some ids were made at random: a retry of those events cannot be recognised"""
+
+
+def validate(delivery: Delivery, believed: Clocks, *, max_events: int) -> Accepted:
+    """Every event of the body, either accepted or refused with its reason.
+
+    Raises BadBody when nothing can be told apart, TooManyEvents over the limit.
+    """
+    refusals: list[Refusal] = []
+    try:
+        events, sent_at = bodies.decode(delivery)
+        _limit(len(events), max_events)
+        keys = _check_in_bulk(events, delivery.body)
+        indexes: Sequence[int] = range(len(events))
+    except (*UNDECODABLE, Refused):
+        raws, sent_at = bodies.split(delivery)
+        _limit(len(raws), max_events)
+        events, indexes, refusals = _one_by_one(raws)
+        keys = _keys(events)
+    if not events and not refusals:
+        raise BadBody("no_events", "the body has no events")
+    times, shifts, bad = _times(events, sent_at, delivery.received_ms, believed)
+    accepted = Accepted(events, indexes, times, shifts, delivery.received_ms, keys, refusals)
+    if bad:
+        _refuse(accepted, bad, bodies.split(delivery)[0])
+    _finish(accepted, delivery.idempotency_key)
+    return accepted
+
+
+def _limit(count: int, max_events: int) -> None:
+    if count > max_events:
+        raise TooManyEvents(
+            f"{count:,} events in one request; at most {max_events:,} are allowed: send smaller batches"
+        )
+
+
+def _check_in_bulk(events: list[Event], body: bytes) -> set[str]:
+    """The keys of their properties, once what the typed decoder cannot say holds for all; raises Refused if not."""
+    for name in {event.event for event in events}:
+        if not NAME.fullmatch(name):
+            check_name(name)
+    keys = _keys(events)
+    names = {name for event in events if event.values for name in event.values}
+    if not all(0 < len(key) <= MAX_KEY_CHARS for key in keys | names):
+        raise Refused("bad_props", "a key is empty or too long")
+    # Searching for one byte is memchr; searching for the six of an escaped NUL costs 40 times that.
+    escapes = b"\\" in body
+    if escapes and b"\\u0000" in body:
+        for event in events:
+            _check_texts(event)
+    elif len(body) > MAX_TEXT_BYTES and (escapes or not body.isascii()):
+        # Only here can a text that is within the limit in characters be over it in bytes.
+        for event in events:
+            _check_sizes(event)
+    for event in events:
+        if event.resent is not None:
+            check_time("resent", event.resent)
+    return keys
+
+
+def _keys(events: list[Event]) -> set[str]:
+    return set().union(*[event.props for event in events if event.props])
+
+
+def _check_texts(event: Event) -> None:
+    for text in (event.id or "", *(event.props or ()), *(event.values or ())):
+        if "\0" in text:
+            raise Refused("bad_text", "a text contains U+0000")
+    for value in (event.props or {}).values():
+        if type(value) is str:
+            check_text("a property", value)
+    _check_sizes(event)
+
+
+def _check_sizes(event: Event) -> None:
+    for value in (event.props or {}).values():
+        if type(value) is str and len(value) * 4 > MAX_TEXT_BYTES:
+            check_text("a property", value)
+    if event.values:
+        check_value_names(list(event.values))
+
+
+def _one_by_one(raws: list[bytes]) -> tuple[list[Event], list[int], list[Refusal]]:
+    events, indexes, refusals = [], [], []
+    for index, raw in enumerate(raws):
+        try:
+            events.append(_one(raw))
+            indexes.append(index)
+        except Refused as refused:
+            refusals.append(Refusal(index, refused.code, refused.detail, raw))
+    if refusals and not events and all(refusal.code in _UNPARSABLE for refusal in refusals):
+        raise BadBody(refusals[0].code, refusals[0].detail)
+    return events, indexes, refusals
+
+
+_UNPARSABLE = {"bad_json", "too_deep"}
+
+
+def _one(raw: bytes) -> Event:
+    """One event, or Refused with the exact reason."""
+    try:
+        event = _event.decode(raw)
+        _check_in_bulk([event], raw)
+        return event
+    except (*UNDECODABLE, Refused):
+        check(raw)
+    try:
+        # Nothing is wrong with it but whole numbers that need more than 64 bits.
+        return _wide_event.decode(raw)
+    except msgspec.DecodeError as error:
+        raise Refused("bad_json", str(error)) from None
+
+
+def _times(
+    events: list[Event], sent_at: RawTime, received_ms: int, believed: Clocks
+) -> tuple[Milliseconds, Milliseconds, dict[int, Refused]]:
+    """Corrected times, what they were corrected by, and what is wrong with the time at a position."""
+    given = [event.time for event in events]
+    bad: dict[int, Refused] = {}
+    try:
+        times = clocks.column(given, missing=received_ms)
+    except clocks.BadTime:
+        bad = _bad_times("time", given)
+        given = [None if position in bad else time for position, time in enumerate(given)]
+        times = clocks.column(given, missing=received_ms)
+    own = [event.sent_at for event in events]
+    if sent_at is None and own.count(None) == len(own):
+        shifts = np.zeros(len(times), dtype=np.int64)
+    else:
+        bad |= _bad_times("sent_at", own)
+        default = None if sent_at is None else clocks.milliseconds(sent_at)
+        sent = [
+            default if time is None or position in bad else clocks.milliseconds(time)
+            for position, time in enumerate(own)
+        ]
+        shifts = np.array(
+            [
+                0 if time is None or moment is None else believed.shift(moment, received_ms)
+                for time, moment in zip(given, sent, strict=True)
+            ],
+            dtype=np.int64,
+        )
+        times = times + shifts
+    outside = (times < received_ms - believed.accept_past_ms) | (times > received_ms + believed.accept_future_ms)
+    for position in np.flatnonzero(outside).tolist():
+        bad.setdefault(position, _outside(int(times[position]), received_ms, believed))
+    return times, shifts, bad
+
+
+def _bad_times(name: str, times: Sequence[RawTime]) -> dict[int, Refused]:
+    bad = {}
+    for position, time in enumerate(times):
+        try:
+            check_time(name, time)
+        except Refused as refused:
+            bad[position] = refused
+    return bad
+
+
+def _outside(time_ms: int, received_ms: int, believed: Clocks) -> Refused:
+    if time_ms > received_ms:
+        ahead, limit = (time_ms - received_ms) / 1000, believed.accept_future_ms / 1000
+        return Refused("too_new", f"`time` is {ahead:,.1f} s ahead of now; events.accept_future_s = {limit:,.0f}")
+    age, limit = (received_ms - time_ms) / 1000, believed.accept_past_ms / 1000
+    hint = "; it looks like seconds, and epoch times are milliseconds" if 10**8 <= time_ms < 10**10 else ""
+    return Refused("too_old", f"`time` is {age:,.1f} s old; events.accept_past_s = {limit:,.0f}{hint}")
+
+
+def _refuse(accepted: Accepted, bad: dict[int, Refused], raws: list[bytes]) -> None:
+    """Move the events at these positions from the accepted to the refused."""
+    for position, refused in bad.items():
+        index = accepted.indexes[position]
+        accepted.refusals.append(Refusal(index, refused.code, refused.detail, raws[index]))
+    accepted.refusals.sort(key=lambda refusal: refusal.index)
+    kept = [position for position in range(len(accepted.events)) if position not in bad]
+    accepted.events = [accepted.events[position] for position in kept]
+    accepted.indexes = [accepted.indexes[position] for position in kept]
+    accepted.times, accepted.shifts = accepted.times[kept], accepted.shifts[kept]
+
+
+def _finish(accepted: Accepted, idempotency_key: str | None) -> None:
+    """Give an id to every event without one, and turn `resent` into our clock's milliseconds."""
+    without = [position for position, event in enumerate(accepted.events) if event.id is None]
+    if idempotency_key is not None:
+        for position in without:
+            accepted.events[position].id = ids.from_key(idempotency_key, accepted.indexes[position])
+    elif without:
+        accepted.random_ids = True
+        for position, made in zip(without, ids.random_ids(len(without)), strict=True):
+            accepted.events[position].id = made
+    for position, event in enumerate(accepted.events):
+        if event.resent is not None:
+            event.resent = clocks.milliseconds(event.resent) + int(accepted.shifts[position])

@@ -1,0 +1,62 @@
+"""Taking in dead letters: the collector's refused events, from the stream `dead` into the store, each once."""
+
+import logging
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from tallymark import telemetry
+from tallymark.keeper.streams import Stream
+from tallymark.log.protocol import LogReader, Record
+from tallymark.store.model import DeadLetter, Stretch
+from tallymark.store.protocol import Upkeep
+
+logger = logging.getLogger(__name__)
+
+MAX_EVENTS = 2_000
+MAX_BYTES = 4_000_000
+
+_decoder = msgspec.msgpack.Decoder(list[DeadLetter])
+
+
+def take_in_letters(store: Upkeep, stream: Stream) -> bool:
+    """Takes in one stretch; True if more waits."""
+    reader = stream.reader()
+    if reader is None:
+        return False
+    start = _start(store, reader)
+    synced = reader.positions()[0].synced
+    if start >= synced:
+        return False
+    end = reader.bounded_end(0, start, max_events=MAX_EVENTS, max_bytes=MAX_BYTES)
+    letters = list(_letters(reader.read(0, start, end)))
+    if store.add_letters(reader.identity, Stretch(0, start, end), letters):
+        telemetry.KEEPER_LETTERS.inc(sum(letter.events for letter in letters))
+    return end < synced
+
+
+def _start(store: Upkeep, reader: LogReader) -> int:
+    start, first = store.letters_position(reader.identity), reader.positions()[0].first
+    if start >= first:
+        return start
+    logger.error(
+        "%d records of dead letters, [%d, %d), were dropped before they were taken in: log.dead_bytes is too small"
+        " for what is refused",
+        first - start,
+        start,
+        first,
+    )
+    telemetry.KEEPER_LETTERS_LOST.inc(first - start)
+    store.add_letters(reader.identity, Stretch(0, start, first), [])
+    return first
+
+
+def _letters(records: Iterable[Record]) -> Iterator[DeadLetter]:
+    for record in records:
+        try:
+            yield from _decoder.decode(record.payload)
+        except msgspec.DecodeError as error:
+            # Still someone's events: kept as they are, so that the way on is not barred.
+            yield DeadLetter(
+                "collector", "letter_unreadable", str(error), record.events, record.payload, record.append_ms
+            )

@@ -1,0 +1,85 @@
+"""Retention: deletes log segments, journal entries and letters that are old and that nobody needs."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from tallymark import telemetry
+from tallymark.keeper.streams import Stream
+from tallymark.log.protocol import LogReader
+from tallymark.settings import Settings
+from tallymark.store.protocol import Sink, Upkeep, WrongLog
+
+# Beyond the horizon: claims are rebuilt a little earlier than they must be.
+MARGIN_MS = 60_000
+
+
+class KeptStore(Sink, Upkeep, Protocol):
+    """What retention asks of the store."""
+
+
+Retain = Callable[[Path, Mapping[int, int]], int]
+DropOldest = Callable[[Path, int], int]
+
+
+def keep_from(
+    reader: LogReader, applied: Mapping[int, int], *, now_ms: int, keep_ms: int, horizon_ms: int
+) -> dict[int, int]:
+    """The first offset of each partition that must stay.
+
+    The pipeline needs what was appended a horizon before its position, to know the ids it has seen; people asked for
+    what is younger than `log.keep_s`. A partition of which nothing was applied stays as it is.
+    """
+    kept = {}
+    for partition, standing in reader.positions().items():
+        position = applied.get(partition, standing.first)
+        if position > standing.synced:
+            raise WrongLog(
+                f"the store has applied partition {partition} up to {position}, but the log ends at {standing.synced}:"
+                " the log has lost records that were counted; nothing is deleted until that is understood"
+            )
+        if position <= standing.first:
+            kept[partition] = standing.first
+            continue
+        needed_ms = reader.append_ms(partition, position - 1) - horizon_ms - MARGIN_MS
+        oldest_ms = min(needed_ms, now_ms - keep_ms)
+        kept[partition] = min(position - 1, reader.offset_at(partition, oldest_ms))
+    return kept
+
+
+def retain_events(store: KeptStore, stream: Stream, settings: Settings, now_ms: int, retain: Retain) -> None:
+    """Deletes segments of the events' stream that are neither young nor needed."""
+    reader = stream.reader()
+    if reader is None:
+        return
+    applied = store.applied(reader.identity)
+    # A power cut may take the store back to its last checkpoint: what it needs then must still be there.
+    if store.checkpoint():
+        kept = keep_from(
+            reader,
+            applied,
+            now_ms=now_ms,
+            keep_ms=settings.log.keep_s * 1000,
+            horizon_ms=settings.pipeline.horizon_s * 1000,
+        )
+        freed = retain(settings.log_folder / "events", kept)
+        telemetry.KEEPER_FREED_BYTES.labels("events").inc(freed)
+
+
+def drop_old_letters(stream: Stream, settings: Settings, drop_oldest: DropOldest) -> None:
+    """Keeps the stream `dead` within its room."""
+    if stream.reader() is not None:
+        freed = drop_oldest(settings.log_folder / "dead", settings.log.dead_bytes)
+        telemetry.KEEPER_FREED_BYTES.labels("dead").inc(freed)
+
+
+def prune(store: Upkeep, settings: Settings, now_ms: int) -> None:
+    """Deletes folded entries of the journal that no follower waits for, and letters beyond their room."""
+    store.prune(
+        now_ms=now_ms, journal_keep_ms=settings.keeper.journal_keep_s * 1000, letter_bytes=settings.log.dead_bytes
+    )
+
+
+def checkpoint(store: Upkeep) -> None:
+    """Keeps the store's write-ahead log small; one that fails because of readers is made up for by the next."""
+    store.checkpoint()

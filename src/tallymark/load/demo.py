@@ -1,0 +1,114 @@
+"""Gentle, lifelike traffic for `tallymark up --demo`: people watching videos, and the calls behind them."""
+
+import argparse
+import math
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import uuid
+from typing import Any
+
+import msgspec
+
+from tallymark.client.transport import HttpTransport, NoAnswer, Request, Transport
+
+RATE = 50
+BATCH_S = 0.2
+
+METERS: tuple[dict[str, Any], ...] = (
+    {"name": "demo_views", "event": "demo_view", "by": ["video", "country"], "compute": ["count", "sum"]},
+    {"name": "demo_latency", "event": "demo_rpc", "by": ["server"], "compute": ["count", "min", "max", "avg"]},
+    {"name": "demo_revenue", "event": "demo_sale", "by": ["country"], "compute": ["count", "sum"], "decimals": 2},
+)
+
+VIDEOS = (
+    "cooking-with-fire", "how-bridges-stand", "tiny-house-tour", "goal-of-the-year", "cat-vs-printer", "deep-sea-live",
+    "learn-go-in-an-hour", "city-at-night", "the-last-glacier", "piano-for-beginners", "street-food-seoul", "mars",
+    "knots-explained", "guitar-solo-1973", "bread-from-scratch", "fastest-marathon", "origami-crane", "quantum-cat",
+)  # fmt: skip
+COUNTRIES = {"US": 30, "IN": 22, "BR": 12, "DE": 9, "KR": 8, "JP": 7, "FR": 6, "NG": 4, "PL": 2}
+SERVERS = ("web-1", "web-2", "web-3", "web-4")
+
+
+class Audience:
+    """Draws events; the popularity of videos drifts, so that the top list lives."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = random.Random(seed)
+        self._popularity = [1 / (rank + 1) for rank in range(len(VIDEOS))]
+        self._random.shuffle(self._popularity)
+
+    def events(self, count: int, now_ms: int) -> list[dict[str, Any]]:
+        return [self._event(now_ms - self._random.randrange(int(BATCH_S * 1000))) for _ in range(count)]
+
+    def _event(self, time_ms: int) -> dict[str, Any]:
+        draw = self._random
+        place = draw.randrange(len(VIDEOS))
+        self._popularity[place] = min(1.0, max(0.01, self._popularity[place] * draw.uniform(0.99, 1.0102)))
+        kind = draw.random()
+        event: dict[str, Any] = {"id": uuid.UUID(int=draw.getrandbits(128)).hex, "time": time_ms}
+        country = draw.choices(list(COUNTRIES), list(COUNTRIES.values()))[0]
+        if kind < 0.7:
+            video = draw.choices(VIDEOS, self._popularity)[0]
+            seconds = round(draw.expovariate(1 / 95))
+            return {**event, "event": "demo_view", "value": seconds, "props": {"video": video, "country": country}}
+        if kind < 0.98:
+            millis = round(draw.lognormvariate(math.log(18), 0.6), 1)
+            return {**event, "event": "demo_rpc", "value": millis, "props": {"server": draw.choice(SERVERS)}}
+        price = draw.choice((1.99, 2.99, 4.99, 9.99))
+        return {**event, "event": "demo_sale", "value": price, "props": {"country": country}}
+
+
+def deliver(transport: Transport, request: Request, stop: threading.Event) -> None:
+    """Until it is answered for good: the same bytes, hence the same ids."""
+    while not stop.is_set():
+        try:
+            answer = transport.exchange(request, timeout_s=10.0)
+        except NoAnswer:
+            stop.wait(1.0)
+            continue
+        if not answer.worth_a_retry:
+            return
+        stop.wait(answer.retry_after_s or 1.0)
+
+
+def run(transport: Transport, stop: threading.Event, *, rate: float = RATE) -> None:
+    for meter in METERS:
+        path = f"/v1/meters/{meter['name']}"
+        headers = {"content-type": "application/json"}
+        deliver(transport, Request("PUT", path, msgspec.json.encode(meter), headers), stop)
+    audience = Audience()
+    while not stop.wait(BATCH_S):
+        # A slow wave, so that a chart has something to show.
+        wave = 1 + 0.3 * math.sin(time.time() / 40)
+        events = audience.events(max(1, round(rate * BATCH_S * wave)), time.time_ns() // 1_000_000)
+        body = msgspec.json.encode(events)
+        deliver(transport, Request("POST", "/v1/events", body, {"content-type": "application/json"}), stop)
+
+
+def _watch_parent(stop: threading.Event) -> None:
+    # Not through sys.stdin: a thread inside its lock makes the interpreter abort at a clean exit.
+    while os.read(0, 4096):
+        pass
+    stop.set()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tallymark.load.demo", description=__doc__)
+    parser.add_argument("--url", default="http://127.0.0.1:8080")
+    parser.add_argument("--rate", type=float, default=RATE, help="events a second")
+    arguments = parser.parse_args()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
+    if os.environ.get("TALLYMARK_SUPERVISED") == "1":
+        threading.Thread(target=_watch_parent, args=(stop,), daemon=True).start()
+    run(HttpTransport(arguments.url, key=os.environ.get("TALLYMARK_KEY")), stop, rate=arguments.rate)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

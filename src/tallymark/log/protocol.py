@@ -1,0 +1,136 @@
+"""The log as its users see it. A record is one frame; an offset is the number of a record within its partition."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class LogError(Exception):
+    """Something about the log that a person must know.
+
+    LogError
+    ├── LogDamaged        a record that was durable no longer reads: never skipped silently
+    ├── LogLost           the asked offsets are gone (retention, or another log)
+    ├── LogBusy           another process holds the writer's lock
+    └── LayoutChanged     the settings ask for another layout than the log has
+    """
+
+
+class LogDamaged(LogError):
+    """A record below the synced mark fails its checksum or is missing."""
+
+
+class LogLost(LogError):
+    """The asked offsets are no longer, or not yet, in this log."""
+
+
+class LogBusy(LogError):
+    """Another process writes this log."""
+
+
+class LayoutChanged(LogError):
+    """Partitions or strategy differ from those the log was made with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A frame on its way into one partition."""
+
+    partition: int
+    payload: bytes
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A frame that is durable at this place."""
+
+    partition: int
+    offset: int
+    append_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotAppended:
+    """A frame that could not be taken now: nothing of it is in the log, and it may be sent again."""
+
+    partition: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A frame as a reader gets it, with the header it was stored under."""
+
+    partition: int
+    offset: int
+    append_ms: int
+    events: int
+    instance: int
+    sequence: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where a partition stands. `end` counts what was written, `synced` what readers may see."""
+
+    first: int
+    synced: int
+    end: int
+    events: int
+    """events appended up to `synced` since the log was made"""
+
+
+class LogWriter(Protocol):
+    """The one process that appends to a stream."""
+
+    @property
+    def identity(self) -> str: ...
+
+    @property
+    def partitions(self) -> int: ...
+
+    def append(self, frames: Sequence[Outgoing]) -> list[Appended | NotAppended]:
+        """One outcome a frame, in order; what is `Appended` is durable when this returns."""
+        ...
+
+    def positions(self) -> Mapping[int, Positions]: ...
+
+    def sealed(self) -> Mapping[int, str]:
+        """Partitions that take nothing more before the log is opened again, and why."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class LogReader(Protocol):
+    """Any process that reads a stream. It sees nothing beyond the synced mark."""
+
+    @property
+    def identity(self) -> str:
+        """Of this log; positions taken from another log must not be used here."""
+        ...
+
+    @property
+    def partitions(self) -> int: ...
+
+    def positions(self) -> Mapping[int, Positions]: ...
+
+    def read(self, partition: int, start: int, end: int) -> Iterator[Record]:
+        """Records start <= offset < end; raises LogLost or LogDamaged rather than leave one out."""
+        ...
+
+    def bounded_end(self, partition: int, start: int, *, max_events: int, max_bytes: int) -> int:
+        """Where a stretch from `start` ends that stays within both limits (but has a record if there is one)."""
+        ...
+
+    def append_ms(self, partition: int, offset: int) -> int:
+        """When the record at `offset` was appended."""
+        ...
+
+    def offset_at(self, partition: int, append_ms: int) -> int:
+        """The first offset appended at or after this time (the synced end if none)."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,61 @@
+"""What applying a file of meters would do to the ones that are there."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tallymark.meters.definition import KEYS, to_mapping
+from tallymark.meters.model import BUILT_IN, Meter
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One key of a definition, before and after; None where it is left out."""
+
+    key: str
+    before: object
+    after: object
+
+    def __str__(self) -> str:
+        return f"{self.key}: {_spoken(self.before)} -> {_spoken(self.after)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A meter that gets a new version."""
+
+    before: Meter
+    after: Meter
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        before, after = to_mapping(self.before), to_mapping(self.after)
+        differ = [key for key in KEYS if before.get(key) != after.get(key)]
+        return tuple(Difference(key, before.get(key), after.get(key)) for key in differ)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    added: tuple[Meter, ...]
+    changed: tuple[Change, ...]
+    unchanged: tuple[Meter, ...]
+    missing: tuple[Meter, ...]
+    """there, but not in the file: kept, unless one asks to prune"""
+
+
+def plan(current: Iterable[Meter], wanted: Iterable[Meter]) -> Plan:
+    """From the meters of the store to those of a file; the built-in one takes no part."""
+    present = {meter.name: meter for meter in current if meter.name != BUILT_IN.name}
+    listed = {meter.name: meter for meter in wanted if meter.name != BUILT_IN.name}
+    both = [(present[name], meter) for name, meter in listed.items() if name in present]
+    return Plan(
+        added=tuple(meter for name, meter in listed.items() if name not in present),
+        changed=tuple(Change(before, after) for before, after in both if before != after),
+        unchanged=tuple(after for before, after in both if before == after),
+        missing=tuple(present[name] for name in sorted(present.keys() - listed.keys())),
+    )
+
+
+def _spoken(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)

@@ -1,0 +1,273 @@
+"""A memory-mapped hash table: 96 bits of an id's hash -> when it was last appended. Numpy, 16 bytes a slot.
+
+Crash rules: a slot's time and tail are written before its head, so that a reader never meets a half slot; the header
+says which boot wrote it and whether a merge was under way (either wrong: rebuild); a running sum over all slots is
+checked when a process first opens the file, so that damage is found. Space comes from `posix_fallocate`: a full disk
+under a sparse map would be SIGBUS; when there is none, the table lives in memory and the next process rebuilds it.
+"""
+
+import mmap
+import os
+from collections import OrderedDict
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+SLOT = np.dtype([("high", "<u8"), ("low", "<u4"), ("time", "<u4")])
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("boot", "S40"),
+        ("identity", "S64"),
+        ("horizon_ms", "<i8"),
+        ("base_ms", "<i8"),
+        ("through", "<i8"),
+        ("bits", "<i8"),
+        ("used", "<i8"),
+        ("sum", "<u8"),
+        ("merging", "<i8"),
+        ("check", "<u8"),
+    ]
+)
+HEADER_BYTES = 4096
+MAGIC = b"TMCLAIM1"
+SMALLEST_BITS = 16
+FULL = 0.6
+AFTER_GROWTH = 0.3
+IN_MEMORY = -1
+
+_opened: OrderedDict[str, "ClaimTable"] = OrderedDict()
+_MOST_OPEN = 64
+
+
+class TableUnusable(Exception):
+    """The file exists but says nothing that can be trusted: rebuild from the log."""
+
+
+class ClaimTable:
+    """Use `open` or `create`. Times are append times in ms; -1 means not seen."""
+
+    def __init__(self, path: Path, header: npt.NDArray[np.void], slots: npt.NDArray[np.void], inode: int) -> None:
+        self._path = path
+        self._header = header
+        self._inode = inode
+        self._high, self._low, self._time = slots["high"], slots["low"], slots["time"]
+        self._mask = np.uint64(len(slots) - 1)
+
+    @classmethod
+    def open(cls, path: Path, *, identity: str, horizon_ms: int) -> "ClaimTable":
+        """The table on disk if it is whole, of this boot, this log and this horizon."""
+        table = _opened.get(str(path))
+        inode = path.stat().st_ino if table is None or not table.in_memory or path.exists() else IN_MEMORY
+        if table is None or table._inode != inode:
+            table = cls._map(path, inode)
+            table._verify_sum()
+            _remember(path, table)
+        table._check(identity, horizon_ms)
+        return table
+
+    @classmethod
+    def create(cls, path: Path, *, identity: str, horizon_ms: int, through: int) -> "ClaimTable":
+        """An empty table that covers nothing before `through`, in place of what is there."""
+        return cls._make(path, SMALLEST_BITS, identity=identity, horizon_ms=horizon_ms, through=through)
+
+    @property
+    def through(self) -> int:
+        return int(self._header["through"][0])
+
+    @property
+    def used(self) -> int:
+        return int(self._header["used"][0])
+
+    @property
+    def in_memory(self) -> bool:
+        return self._inode == IN_MEMORY
+
+    @property
+    def capacity(self) -> int:
+        return len(self._high)
+
+    def find(self, high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+        """The last append time of each id, -1 where it was not seen."""
+        found = np.full(len(high), -1, np.int64)
+        index = np.arange(len(high))
+        base_ms = int(self._header["base_ms"][0])
+        slot = (high & self._mask).astype(np.int64)
+        while len(index):
+            there = self._high[slot]
+            hit = (there == high) & (self._low[slot] == low)
+            found[index[hit]] = self._time[slot[hit]].astype(np.int64) + base_ms
+            on = ~hit & (there != 0)
+            index, high, low = index[on], high[on], low[on]
+            slot = (slot[on] + 1) & int(self._mask)
+        return found
+
+    def merge(
+        self,
+        high: npt.NDArray[np.uint64],
+        low: npt.NDArray[np.uint32],
+        append_ms: npt.NDArray[np.int64],
+        *,
+        through: int,
+    ) -> None:
+        """Record distinct ids with their times (the later one stays) and move `through`."""
+        self._header["merging"] = 1
+        # (the header's check is wrong until `set_through`: a crash in between also means rebuild)
+        self._insert(high, low, (append_ms - int(self._header["base_ms"][0])).astype(np.uint32))
+        self._header["merging"] = 0
+        self.set_through(through)
+
+    def set_through(self, through: int) -> None:
+        self._header["through"] = through
+        self._header["check"] = self._header_check()
+
+    def with_room(self, more: int, *, oldest_ms: int) -> "ClaimTable":
+        """This table, or a new file with room for `more` ids, without those last seen before `oldest_ms`."""
+        header = self._header[0]
+        if (self.used + more) <= self.capacity * FULL and oldest_ms - int(header["base_ms"]) < 2**31:
+            return self
+        times = self._time.astype(np.int64) + int(header["base_ms"])
+        live = np.flatnonzero((self._high != 0) & (times >= oldest_ms))
+        bits = max(SMALLEST_BITS, int(np.ceil(np.log2((len(live) + more) / AFTER_GROWTH))))
+        return self._make(
+            self._path,
+            bits,
+            identity=header["identity"].decode(),
+            horizon_ms=int(header["horizon_ms"]),
+            through=self.through,
+            base_ms=oldest_ms,
+            ids=(self._high[live], self._low[live], times[live]),
+        )
+
+    def _insert(self, high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint32], time: npt.NDArray[np.uint32]) -> None:
+        slot = (high & self._mask).astype(np.int64)
+        used, total = self.used, int(self._header["sum"][0])
+        while len(high):
+            there = self._high[slot]
+            empty = np.flatnonzero(there == 0)
+            if len(empty):
+                # Several ids may want one slot: numpy lets the last one win in all three columns alike.
+                free = slot[empty]
+                self._time[free] = time[empty]
+                self._low[free] = low[empty]
+                self._high[free] = high[empty]
+                there = self._high[slot]
+            hit = (there == high) & (self._low[slot] == low)
+            mine, newer = slot[hit], time[hit]
+            was_empty = np.zeros(len(high), np.bool_)
+            was_empty[empty] = True
+            fresh = was_empty[hit]
+            old = self._time[mine]
+            kept = np.maximum(old, newer)
+            total += _sum(high[hit][fresh], low[hit][fresh], newer[fresh])
+            total += int((kept[~fresh].astype(np.uint64) - old[~fresh]).sum()) * _TIME_FACTOR
+            self._time[mine] = kept
+            used += int(fresh.sum())
+            on = ~hit
+            high, low, time = high[on], low[on], time[on]
+            slot = (slot[on] + 1) & int(self._mask)
+        self._header["used"] = used
+        self._header["sum"] = total & _MASK64
+
+    def _verify_sum(self) -> None:
+        filled = np.flatnonzero(self._high)
+        total = _sum(self._high[filled], self._low[filled], self._time[filled])
+        if total & _MASK64 != int(self._header["sum"][0]) or len(filled) != self.used:
+            raise TableUnusable(f"{self._path}: contents do not add up")
+
+    def _header_check(self) -> int:
+        """A checksum of all header fields before it."""
+        return crc32(self._header.tobytes()[: -HEADER["check"].itemsize])
+
+    def _check(self, identity: str, horizon_ms: int) -> None:
+        header = self._header[0]
+        if int(header["check"]) != self._header_check():
+            raise TableUnusable(f"{self._path}: the header does not add up")
+        expected = (MAGIC, boot_id(), identity.encode(), 0)
+        found = (header["magic"], header["boot"], header["identity"], int(header["merging"]))
+        if found != expected or int(header["horizon_ms"]) < horizon_ms:
+            raise TableUnusable(f"{self._path}: of another boot, log or horizon, or left in the middle of a merge")
+
+    @classmethod
+    def _map(cls, path: Path, inode: int) -> "ClaimTable":
+        with path.open("r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < HEADER_BYTES + SLOT.itemsize:
+                raise TableUnusable(f"{path}: {size} bytes are no table")
+            mapped = mmap.mmap(file.fileno(), size)
+        header = np.frombuffer(mapped, HEADER, 1)
+        bits = int(header["bits"][0])
+        if header["magic"][0] != MAGIC or not 1 <= bits <= 40 or size != HEADER_BYTES + (SLOT.itemsize << bits):
+            raise TableUnusable(f"{path}: not a claim table")
+        return cls(path, header, np.frombuffer(mapped, SLOT, 1 << bits, HEADER_BYTES), inode)
+
+    @classmethod
+    def _make(
+        cls,
+        path: Path,
+        bits: int,
+        *,
+        identity: str,
+        horizon_ms: int,
+        through: int,
+        base_ms: int = 0,
+        ids: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]] | None = None,
+    ) -> "ClaimTable":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        size = HEADER_BYTES + (SLOT.itemsize << bits)
+        buffer = _allocate(draft, size)
+        table = cls(
+            path, np.frombuffer(buffer, HEADER, 1), np.frombuffer(buffer, SLOT, 1 << bits, HEADER_BYTES), IN_MEMORY
+        )
+        header = table._header
+        header["magic"], header["boot"], header["identity"] = MAGIC, boot_id(), identity.encode()
+        header["horizon_ms"], header["base_ms"], header["bits"] = horizon_ms, base_ms, bits
+        if ids is not None:
+            table._insert(ids[0], ids[1], (ids[2] - base_ms).astype(np.uint32))
+        table.set_through(through)
+        if draft.exists():
+            draft.replace(path)
+            table._inode = path.stat().st_ino
+        else:
+            path.unlink(missing_ok=True)
+        _remember(path, table)
+        return table
+
+
+_TIME_FACTOR = 0x9E3779B97F4A7C15
+_MASK64 = 2**64 - 1
+
+
+def _sum(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint32], time: npt.NDArray[np.uint32]) -> int:
+    """An order-free checksum that can be kept up to date as slots change."""
+    heads = int(high.sum(dtype=np.uint64))
+    tails = int(low.sum(dtype=np.uint64)) * 0xC2B2AE3D27D4EB4F
+    return heads + tails + int(time.sum(dtype=np.uint64)) * _TIME_FACTOR
+
+
+def _allocate(path: Path, size: int) -> mmap.mmap:
+    try:
+        with path.open("w+b") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return mmap.mmap(file.fileno(), size)
+    except OSError:
+        path.unlink(missing_ok=True)
+        return mmap.mmap(-1, size)
+
+
+def _remember(path: Path, table: ClaimTable) -> None:
+    _opened[str(path)] = table
+    _opened.move_to_end(str(path))
+    while len(_opened) > _MOST_OPEN:
+        _opened.popitem(last=False)
+
+
+def boot_id() -> bytes:
+    """Changes with every start of the machine: what was only in its memory is then gone."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+    except OSError:
+        return b"unknown"

@@ -1,0 +1,162 @@
+"""What one stretch of one partition adds to every live meter. No Spark in here."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from tallymark.log.protocol import Record
+from tallymark.meters.compile import to_polars
+from tallymark.meters.expression import parse
+from tallymark.pipeline.claims import Claims
+from tallymark.pipeline.decode import Decoded, decode
+from tallymark.pipeline.properties import PropertyColumns, finite, number_column, text_column
+from tallymark.store import deltas
+from tallymark.store.model import DeadLetter, Ledger, RegisteredMeter
+
+GRAIN_S = 60
+LATE_MS = 3_600_000
+# Sums of money are exact integers: beyond 2^53 units a float could not say which integer it means.
+LARGEST_EXACT = 2.0**53
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The outcome of a stretch: deltas to the points, and where every event went."""
+
+    deltas: pl.DataFrame
+    ledger: Ledger
+    received: dict[int, int]
+    dead: tuple[DeadLetter, ...]
+    broken: dict[int, str]
+
+
+def count(records: Iterable[Record], *, claims: Claims, meters: Sequence[RegisteredMeter]) -> Counted:
+    """Decode, find duplicates, expand the meters, aggregate in place."""
+    properties, values = needs(meters)
+    events = decode(records, properties=properties, values=values)
+    duplicate = claims.duplicates(events.ids)
+    fresh = only_fresh(events, duplicate)
+    parts, broken, unmatched = expand(fresh, meters)
+    ledger = Ledger(
+        accepted=events.accepted,
+        counted=fresh.table.height - unmatched,
+        duplicate=int(duplicate.sum()),
+        dead=sum(letter.events for letter in events.dead),
+        unmatched=unmatched,
+        late=int((fresh.table["time"] < fresh.table["received"] - LATE_MS).sum()),
+    )
+    return Counted(deltas.merge(parts), ledger, receipts(fresh.table["received"]), events.dead, broken)
+
+
+def needs(meters: Sequence[RegisteredMeter]) -> tuple[set[str], bool]:
+    """The properties that some meter looks at, and whether one counts `values`; the rest stays compressed."""
+    names: set[str] = set()
+    for registered in meters:
+        meter = registered.meter
+        names |= set(meter.by) - {"event"}
+        names |= {meter.value} if meter.value else set()
+        names |= set(parse(meter.where).properties()) if meter.where else set()
+    return names, any(registered.meter.each for registered in meters)
+
+
+def only_fresh(events: Decoded, duplicate: np.ndarray) -> Decoded:
+    """The events without duplicates; `values` keep pointing at their rows."""
+    table = events.table.with_columns(
+        bucket_s=(pl.col("time") // (GRAIN_S * 1000) * GRAIN_S), row=pl.int_range(pl.len(), dtype=pl.Int64)
+    )
+    if duplicate.any():
+        table = table.filter(~pl.Series(duplicate))
+    return Decoded(table, events.values, events.ids, events.dead, events.accepted)
+
+
+def receipts(received: pl.Series) -> dict[int, int]:
+    """Events by receipt time in steps of 10 ms: from it the sink states the lag."""
+    moments, counts = np.unique(received.to_numpy() // 10 * 10, return_counts=True)
+    return dict(zip(moments.tolist(), counts.tolist(), strict=True))
+
+
+def expand(events: Decoded, meters: Sequence[RegisteredMeter]) -> tuple[list[pl.DataFrame], dict[int, str], int]:
+    """The deltas of each meter, the meters that failed, and how many events no meter took.
+
+    A meter that fails counts nothing of the stretch and stops no other.
+    """
+    parts: list[pl.DataFrame] = []
+    broken: dict[int, str] = {}
+    unmatched = np.ones(events.table.height, np.bool_)
+    for registered in meters:
+        try:
+            matched = matching(events.table, registered)
+            parts.append(measure(events, matched, registered))
+        except Exception as error:
+            broken[registered.meter_id] = f"{type(error).__name__}: {error}"[:500]
+            continue
+        unmatched &= ~(matched.to_numpy() if matched is not None else np.True_)
+    return parts, broken, int(unmatched.sum())
+
+
+def matching(table: pl.DataFrame, registered: RegisteredMeter) -> pl.Series | None:
+    """Which events the meter takes; None for all."""
+    meter = registered.meter
+    conditions = []
+    if meter.events:
+        conditions.append(pl.col("event").is_in(list(meter.events)))
+    if meter.where:
+        conditions.append(to_polars(parse(meter.where), PropertyColumns()))
+    if not conditions:
+        return None
+    return table.select(pl.all_horizontal(conditions).fill_null(False).alias("matched")).to_series()
+
+
+def measure(events: Decoded, matched: pl.Series | None, registered: RegisteredMeter) -> pl.DataFrame:
+    """The meter's aggregates per series and minute."""
+    meter = registered.meter
+    rows = events.table if matched is None else events.table.filter(matched)
+    labels = [_label(name).alias(f"label{number}") for number, name in enumerate(meter.by)]
+    number = pl.col(number_column(meter.value)) if meter.value else pl.col("value")
+    rows = rows.select("row", "bucket_s", *labels, number.alias("number"))
+    if meter.each:
+        rows = rows.drop("number").join(events.values, on="row").rename({"metric": f"label{len(meter.by)}"})
+    keys = [f"label{number}" for number in range(len(meter.labels))]
+    grouped = rows.group_by([*keys, "bucket_s"]).agg(aggregates(set(meter.compute), meter.decimals))
+    series = pl.concat_str(keys, separator="\0") if keys else pl.lit("")
+    return grouped.select(
+        pl.lit(registered.meter_id, pl.Int32).alias("meter"),
+        series.alias("series"),
+        *(name for name in deltas.SCHEMA if name not in ("meter", "series")),
+    )
+
+
+def _label(name: str) -> pl.Expr:
+    return pl.col("event") if name == "event" else pl.col(text_column(name)).fill_null("")
+
+
+def aggregates(compute: set[str], decimals: int | None) -> list[pl.Expr]:
+    """Count events and values apart: a missing value must not poison min, max or avg."""
+    nothing = {
+        "n_value": pl.lit(0, pl.Int64),
+        "sum": pl.lit(None, pl.Float64),
+        "exact": pl.lit(None, pl.Int64),
+        "min": pl.lit(None, pl.Float64),
+        "max": pl.lit(None, pl.Float64),
+    }
+    columns = {"n": pl.len().cast(pl.Int64), **nothing}
+    if compute - {"count"}:
+        number = finite(pl.col("number"))
+        if decimals is not None:
+            units = (number * 10**decimals).round()
+            usable = units.abs() < LARGEST_EXACT
+            number = pl.when(usable).then(number)
+            columns["exact"] = _or_null(pl.when(usable).then(units).cast(pl.Int64), "sum")
+        columns["n_value"] = number.count().cast(pl.Int64)
+        if decimals is None and compute & {"sum", "avg"}:
+            columns["sum"] = _or_null(number, "sum")
+        columns["min"] = number.min() if "min" in compute else columns["min"]
+        columns["max"] = number.max() if "max" in compute else columns["max"]
+    return [expression.alias(name) for name, expression in columns.items()]
+
+
+def _or_null(number: pl.Expr, function: str) -> pl.Expr:
+    """An aggregate that is null, not zero, when there was no value."""
+    return pl.when(number.count() > 0).then(getattr(number, function)())

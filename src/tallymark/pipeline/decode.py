@@ -1,0 +1,162 @@
+"""Records of the log -> one table of events, with just the columns that the live meters use."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from tallymark.events import frame
+from tallymark.log.protocol import Record
+from tallymark.pipeline.claims import Ids
+from tallymark.pipeline.properties import property_columns
+from tallymark.store.model import DeadLetter
+
+BASE_COLUMNS = ("event", "time", "received", "value")
+ID_COLUMNS = ("hash_high", "hash_low")
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The events of a stretch in log order, and what could not be read.
+
+    `table` has the columns `event`, `time`, `received`, `value` and, for each asked property, those of
+    `properties.text_column` and `properties.number_column`. `values` are the named numbers, with their event's `row`.
+    """
+
+    table: pl.DataFrame
+    values: pl.DataFrame
+    ids: Ids
+    dead: tuple[DeadLetter, ...]
+    accepted: int
+
+
+def decode(records: Iterable[Record], *, properties: Collection[str], values: bool = False) -> Decoded:
+    """All events of these records; a record that does not decode becomes a dead letter, the others go on."""
+    wanted = {*ID_COLUMNS, *BASE_COLUMNS, *(frame.PROP + name for name in properties)}
+    wanted |= {"values"} if values else set()
+    wanted |= {"rest"} if properties else set()
+    batches: list[pa.RecordBatch] = []
+    times: list[int] = []
+    dead: list[DeadLetter] = []
+    accepted = 0
+    for record in records:
+        accepted += record.events
+        try:
+            batch = frame.decode(record.payload, only=wanted)
+            if batch.num_rows != record.events:
+                raise frame.FrameDamaged(f"{batch.num_rows} events in a frame stored as {record.events}")
+        except frame.FrameError as error:
+            dead.append(_dead(record, error))
+            continue
+        batches.append(batch)
+        times.append(record.append_ms)
+    groups = [(pa.Table.from_batches([batches[n] for n in group]).combine_chunks(), group) for group in _alike(batches)]
+    sizes = np.array([batch.num_rows for batch in batches], np.int64)
+    return Decoded(
+        table=_concat([_events(table, properties) for table, _ in groups]),
+        values=_concat_values([table for table, _ in groups]) if values else NO_VALUES,
+        ids=_ids([table for table, _ in groups], np.repeat(np.array(times, np.int64), sizes)),
+        dead=tuple(dead),
+        accepted=accepted,
+    )
+
+
+def ids_of(records: Iterable[Record]) -> Iterator[Ids]:
+    """Only the ids of the events, record by record: what claims read to catch up."""
+    for record in records:
+        try:
+            batch = frame.decode(record.payload, only=set(ID_COLUMNS))
+        except frame.FrameError:
+            continue
+        if batch.num_rows == record.events:
+            table = pa.Table.from_batches([batch])
+            yield _ids([table], np.full(batch.num_rows, record.append_ms, np.int64))
+
+
+def _dead(record: Record, error: frame.FrameError) -> DeadLetter:
+    reason = "unknown_frame_version" if isinstance(error, frame.UnknownFrameVersion) else "undecodable"
+    return DeadLetter(
+        hop="pipeline",
+        reason=reason,
+        detail=str(error)[:500],
+        events=record.events,
+        raw=record.payload,
+        at_ms=record.append_ms,
+        partition=record.partition,
+        offset=record.offset,
+    )
+
+
+def _alike(batches: list[pa.RecordBatch]) -> Iterator[list[int]]:
+    """Runs of neighbours with one schema: neighbours only, so that the order of the log is kept."""
+    run: list[int] = []
+    for number, batch in enumerate(batches):
+        if run and not batch.schema.equals(batches[run[-1]].schema):
+            yield run
+            run = []
+        run.append(number)
+    if run:
+        yield run
+
+
+def _events(table: pa.Table, properties: Collection[str]) -> pl.DataFrame:
+    base = pl.DataFrame(
+        {
+            "event": pl.from_arrow(_plain(table["event"])),
+            "time": pl.from_arrow(table["time"]),
+            "received": pl.from_arrow(table["received"]),
+            "value": pl.from_arrow(table["value"]),
+        }
+    )
+    return base.with_columns(property_columns(table, properties))
+
+
+Column = Any  # a pyarrow array, in one piece or several, of whatever type
+
+
+def _plain(column: Column) -> Column:
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+_EMPTY = pl.DataFrame(schema={"event": pl.String, "time": pl.Int64, "received": pl.Int64, "value": pl.Float64})
+NO_VALUES = pl.DataFrame(schema={"row": pl.Int64, "metric": pl.String, "number": pl.Float64})
+
+
+def _concat(tables: list[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(tables, rechunk=True) if tables else _EMPTY
+
+
+def _concat_values(tables: list[pa.Table]) -> pl.DataFrame:
+    """The maps of all events, flattened to one row a named number."""
+    parts, before = [], 0
+    for table in tables:
+        if "values" in table.column_names:
+            parts.append(_flat(table["values"].combine_chunks(), before))
+        before += table.num_rows
+    return pl.concat(parts) if parts else NO_VALUES
+
+
+def _flat(maps: Column, before: int) -> pl.DataFrame:
+    if isinstance(maps, pa.ChunkedArray):
+        maps = pa.concat_arrays(maps.chunks)
+    offsets = maps.offsets.to_numpy()
+    rows = np.repeat(np.arange(before, before + len(maps), dtype=np.int64), np.diff(offsets))
+    first, last = int(offsets[0]), int(offsets[-1])
+    return pl.DataFrame(
+        {
+            "row": rows,
+            "metric": pl.from_arrow(_plain(maps.keys.slice(first, last - first))),
+            "number": pl.from_arrow(maps.items.slice(first, last - first)),
+        }
+    )
+
+
+def _ids(tables: list[pa.Table], append_ms: np.ndarray) -> Ids:
+    if not tables:
+        return Ids(np.zeros(0, np.uint64), np.zeros(0, np.uint32), np.zeros(0, np.int64))
+    high = np.concatenate([table["hash_high"].to_numpy() for table in tables])
+    low = np.concatenate([table["hash_low"].to_numpy() for table in tables])
+    return Ids(high, low, append_ms)

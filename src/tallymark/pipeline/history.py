@@ -1,0 +1,58 @@
+"""The past of one partition, as claims read it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tallymark.log.protocol import LogReader, Record
+from tallymark.pipeline.claims import Ids
+from tallymark.pipeline.decode import ids_of
+
+# Ids are merged in chunks of about this many events: large enough for numpy, small enough for memory.
+CHUNK_EVENTS = 200_000
+
+
+class LogHistory:
+    """Implements `claims.History` over a log reader, without the records that were buried."""
+
+    def __init__(self, log: LogReader, partition: int, *, skip: frozenset[int] = frozenset()) -> None:
+        self._log = log
+        self._partition = partition
+        self._skip = sorted(skip)
+
+    @property
+    def identity(self) -> str:
+        return self._log.identity
+
+    @property
+    def first(self) -> int:
+        return self._log.positions()[self._partition].first
+
+    def append_ms(self, offset: int) -> int | None:
+        at = self._log.positions()[self._partition]
+        return self._log.append_ms(self._partition, offset) if at.first <= offset < at.synced else None
+
+    def offset_at(self, append_ms: int) -> int:
+        return self._log.offset_at(self._partition, append_ms)
+
+    def ids(self, start: int, end: int) -> Iterator[Ids]:
+        waiting: list[Ids] = []
+        events = 0
+        for ids in ids_of(self._records(start, end)):
+            waiting.append(ids)
+            events += len(ids.high)
+            if events >= CHUNK_EVENTS:
+                yield _joined(waiting)
+                waiting, events = [], 0
+        if waiting:
+            yield _joined(waiting)
+
+    def _records(self, start: int, end: int) -> Iterator[Record]:
+        for buried in [*(offset for offset in self._skip if start <= offset < end), end]:
+            if start < buried:
+                yield from self._log.read(self._partition, start, buried)
+            start = buried + 1
+
+
+def _joined(parts: list[Ids]) -> Ids:
+    return Ids(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -1,0 +1,145 @@
+"""The running job: a streaming query from the log into the store, restarted when it fails, until asked to stop."""
+
+import contextlib
+import dataclasses
+import logging
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from tallymark import log as logs
+from tallymark.pipeline.salvage import salvage
+from tallymark.pipeline.sink import BatchSink, decode_results
+from tallymark.pipeline.source import NAME, Plan, encode_plan, next_offsets
+from tallymark.settings import Settings
+from tallymark.store.model import Stretch, StretchResult
+from tallymark.store.protocol import PositionConflict, Store, WrongLog
+
+logger = logging.getLogger("tallymark.pipeline")
+
+BEAT_S = 2.0
+
+
+class Job:
+    """`prepare()` until the tasks have their state, then `run()` until `stopping` is set."""
+
+    def __init__(self, settings: Settings, session: SparkSession, store: Store, stopping: threading.Event) -> None:
+        self._settings = settings
+        self._session = session
+        self._store = store
+        self._stopping = stopping
+        self._sink = BatchSink(store)
+        self._log = logs.open_reader(settings, "events")
+        self.plan = Plan(
+            log=logs.address(settings, "events"),
+            store_file=str(settings.store_file.absolute()),
+            claims_folder=str(settings.claims_folder.absolute()),
+            horizon_ms=settings.pipeline.horizon_s * 1000,
+            max_events=settings.pipeline.max_batch_events,
+            max_bytes=settings.pipeline.max_batch_bytes,
+        )
+
+    def prepare(self) -> None:
+        """Check the positions against the log, then let every task load its claims."""
+        positions = self._log.positions()
+        for partition, offset in next_offsets(self.plan).items():
+            if offset > positions[partition].synced:
+                raise WrongLog(
+                    f"the store has applied partition {partition} up to {offset}, but the log ends at "
+                    f"{positions[partition].synced}: this log is not the one that was counted, or it lost its end; "
+                    "restore the log, or move the data folder away and begin anew"
+                )
+            if offset < positions[partition].first:
+                raise WrongLog(
+                    f"partition {partition} is applied up to {offset}, but the log begins at "
+                    f"{positions[partition].first}: records were deleted before they were counted"
+                )
+        self.process([Stretch(partition, at, at) for partition, at in next_offsets(self.plan).items()])
+
+    def run(self) -> None:
+        """Keep the query running; after a failure find what failed, or wait and try again."""
+        shutil.rmtree(self._checkpoints, ignore_errors=True)
+        failures = 0
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            try:
+                self._stream()
+            except StreamingQueryException as error:
+                failures = 0 if time.monotonic() - started > 60 else failures + 1
+                logger.warning("the query stopped: %s", _first_line(error))
+                self._recover(failures)
+
+    def process(self, stretches: Sequence[Stretch]) -> None:
+        """Count and apply exactly these stretches, outside the stream."""
+        plan = dataclasses.replace(self.plan, stretches=tuple(stretches))
+        batch = self._session.read.format(NAME).option("plan", encode_plan(plan)).load()
+        results = decode_results(batch.toArrow())
+        self._sink.apply([result for result in results if result.stretch.start < result.stretch.end])
+
+    @property
+    def _checkpoints(self) -> Any:
+        return self._settings.scratch_folder / "checkpoints"
+
+    def _stream(self) -> None:
+        # A new, empty folder every time: with an old one Spark replays its own planned range and never asks the store.
+        checkpoint = self._checkpoints / uuid.uuid4().hex
+        self._sink.failure = None
+        query = (
+            self._session.readStream.format(NAME)
+            .option("plan", encode_plan(self.plan))
+            .load()
+            .writeStream.foreachBatch(self._sink)
+            .option("checkpointLocation", str(checkpoint.absolute()))
+            .trigger(processingTime=f"{self._settings.pipeline.trigger_ms} milliseconds")
+            .start()
+        )
+        try:
+            while not self._stopping.is_set():
+                if query.awaitTermination(0.2):
+                    return
+                self._beat()
+        finally:
+            with contextlib.suppress(Exception):
+                query.stop()
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+    def _recover(self, failures: int) -> None:
+        error = self._sink.failure
+        if isinstance(error, WrongLog):
+            raise error
+        if isinstance(error, PositionConflict):
+            logger.warning("another driver is writing, or wrote: %s; starting again from the store's positions", error)
+        elif error is None and failures > 0:
+            self._salvage_all()
+            return
+        self._stopping.wait(min(10.0, 0.2 * 2**failures))
+
+    def _salvage_all(self) -> None:
+        """The tasks fail, not the store: find the records that make them fail."""
+        for partition, start in next_offsets(self.plan).items():
+            end = self._log.bounded_end(
+                partition, start, max_events=self.plan.max_events, max_bytes=self.plan.max_bytes
+            )
+            buried = salvage(Stretch(partition, start, end), process=self.process, bury=self._bury, log=self._log)
+            if buried:
+                logger.error("partition %d: %d records buried as dead letters: %s", partition, len(buried), buried)
+
+    def _bury(self, result: StretchResult) -> None:
+        self._sink.apply([result])
+
+    def _beat(self) -> None:
+        now = time.time()
+        if now - getattr(self, "_last_beat", 0.0) >= BEAT_S:
+            self._last_beat = now
+            self._store.beat("pipeline", {"next": next_offsets(self.plan)}, now_ms=int(now * 1000))
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[0] if lines else "")

@@ -1,0 +1,58 @@
+"""The Spark session of the embedded profile: one JVM, quiet, on loopback."""
+
+import os
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tallymark.pipeline.java import java_home
+from tallymark.pipeline.source import TallymarkSource
+from tallymark.settings import Settings
+
+
+def start_session(settings: Settings) -> SparkSession:
+    """A session with our source registered; its scratch files stay in the data folder."""
+    scratch = settings.scratch_folder.absolute()
+    scratch.mkdir(parents=True, exist_ok=True)
+    os.environ["JAVA_HOME"] = str(java_home(scratch))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # Inherited by the Python workers: Polars starts a thread a core otherwise, in every worker.
+    os.environ["POLARS_MAX_THREADS"] = "1"
+    builder: Any = SparkSession.builder
+    for key, value in _configuration(settings).items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    session.dataSource.register(TallymarkSource)
+    return session
+
+
+def _configuration(settings: Settings) -> dict[str, str]:
+    scratch = settings.scratch_folder.absolute()
+    return {
+        "spark.master": settings.pipeline.master,
+        "spark.app.name": "tallymark",
+        "spark.driver.memory": settings.pipeline.driver_memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch / "spill"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Xss4m -Djava.io.tmpdir={scratch}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "5",
+        # Checkpoints are scratch here: renames without the checksummed file layer are enough and cost less.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+    }

@@ -1,0 +1,51 @@
+"""The other seam to Spark: a micro-batch's results become one transaction of the store."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tallymark import telemetry
+from tallymark.store.model import StretchResult
+from tallymark.store.protocol import Sink
+
+BATCHES = telemetry.counter("tallymark_pipeline_batches_total", "micro-batches applied")
+EVENTS = telemetry.counter("tallymark_pipeline_events_total", "events by what became of them", ("outcome",))
+APPLY_SECONDS = telemetry.histogram("tallymark_pipeline_apply_seconds", "time of the store's transaction")
+OUTCOMES = ("counted", "duplicate", "dead", "aside", "unmatched")
+for _outcome in OUTCOMES:
+    EVENTS.labels(_outcome)
+
+
+class BatchSink:
+    """`foreachBatch`: it raises when the store does, since a batch function that returns is committed."""
+
+    def __init__(self, store: Sink, *, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
+        self._store = store
+        self._clock_ms = clock_ms
+        self.failure: Exception | None = None
+
+    def __call__(self, batch: Any, batch_id: int) -> None:
+        """One action a batch: a second one would count every stretch again."""
+        results = decode_results(batch.toArrow())
+        try:
+            self.apply(results)
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def apply(self, results: list[StretchResult]) -> None:
+        """Apply what is new, and state it."""
+        if not results:
+            return
+        with APPLY_SECONDS.time():
+            applied = self._store.apply(results, now_ms=self._clock_ms())
+        BATCHES.inc()
+        for result in applied:
+            for outcome in OUTCOMES:
+                EVENTS.labels(outcome).inc(getattr(result.ledger, outcome))
+
+
+def decode_results(table: Any) -> list[StretchResult]:
+    return [msgspec.msgpack.decode(result, type=StretchResult) for result in table["result"].to_pylist()]

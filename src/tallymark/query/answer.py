@@ -1,0 +1,30 @@
+"""What goes back over HTTP: the JSON encoder and one answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tallymark.http import JSON_HEADERS
+
+# Decimals are printed digit by digit, as numbers: 0.30, never 0.30000000000000004.
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+NOT_STORED = ("cache-control", "no-store")
+
+
+def encode(data: Any) -> bytes:
+    return _ENCODER.encode(data)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status, headers and body, complete."""
+
+    status: int
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+
+def json_answer(data: Any, *, status: int = 200) -> Answer:
+    return Answer(status, [*JSON_HEADERS, NOT_STORED], encode(data))

@@ -1,0 +1,112 @@
+"""What each path answers."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tallymark import dashboard, telemetry
+from tallymark.http import Problem
+from tallymark.query import meters_api, openapi, question, questions
+from tallymark.query.answer import NOT_STORED, Answer, json_answer
+from tallymark.query.pulse import Pulse
+from tallymark.query.roles import roles
+from tallymark.query.routes import Request, Route, Routes
+from tallymark.query.sources import Sources
+from tallymark.query.status import status
+
+METER = "/v1/meters/{name}"
+
+
+def routes(sources: Sources, pulse: Pulse) -> Routes:
+    """The whole table."""
+    table = [
+        Route("GET", "/v1/meters", "every meter", _plain(lambda: meters_api.list_meters(sources))),
+        Route("GET", METER, "one meter", _named(lambda name: meters_api.get_meter(sources, name))),
+        Route("PUT", METER, "add or change a meter", _put(sources), body="the definition, as in the file of meters"),
+        Route("DELETE", METER, "stop counting a meter", _named(lambda name: meters_api.delete_meter(sources, name))),
+        _asking("total", "one number of a meter", question.TOTAL, sources, questions.total),
+        _asking("series", "a meter over time", question.SERIES, sources, questions.series),
+        _asking("top", "the largest series of a meter", question.TOP, sources, questions.top),
+        Route(
+            "GET",
+            f"{METER}/live",
+            "changes as they are applied, as server-sent events",
+            None,
+            question.LIVE,
+            filters=True,
+            content="text/event-stream",
+        ),
+        Route("GET", "/v1/status", "is anything late or lost?", _plain(lambda: status(sources, pulse))),
+        Route("GET", "/healthz", "alive", _plain(lambda: {"status": "alive"})),
+        Route("GET", "/readyz", "sees the store", _plain(lambda: _ready(sources))),
+        Route("GET", "/metrics", "this process' metrics for Prometheus", _metrics, content="text/plain"),
+        Route("GET", "/openapi.json", "this document", _plain(lambda: openapi.document(table))),
+        *(_static(path, file) for path, file in dashboard.files().items()),
+    ]
+    return Routes(table)
+
+
+Ask = Callable[[Sources, str, Any], dict[str, Any]]
+
+
+def _asking(what: str, summary: str, parameters: tuple[str, ...], sources: Sources, ask: Ask) -> Route:
+    def answer(request: Request) -> Answer:
+        return json_answer(ask(sources, request.arguments["name"], request.pairs))
+
+    return Route("GET", f"{METER}/{what}", summary, answer, parameters, filters=True)
+
+
+def _plain(make: Callable[[], Any]) -> Callable[[Request], Answer]:
+    def answer(request: Request) -> Answer:
+        request.no_parameters()
+        return json_answer(make())
+
+    return answer
+
+
+def _named(make: Callable[[str], Any]) -> Callable[[Request], Answer]:
+    def answer(request: Request) -> Answer:
+        request.no_parameters()
+        return json_answer(make(request.arguments["name"]))
+
+    return answer
+
+
+def _put(sources: Sources) -> Callable[[Request], Answer]:
+    def answer(request: Request) -> Answer:
+        request.no_parameters()
+        code, data = meters_api.put_meter(sources, request.arguments["name"], request.body)
+        return json_answer(data, status=code)
+
+    return answer
+
+
+def _ready(sources: Sources) -> dict[str, Any]:
+    """Answers only if the store does; what the others are doing is said, but is not this role's readiness."""
+    now_ms = sources.clock_ms()
+    try:
+        with sources.store.snapshot() as snapshot:
+            applied = snapshot.applied()
+        alive = roles(sources.settings.run_folder, sources.store.beats(), now_ms=now_ms)
+    except Exception as error:
+        raise Problem(503, "not_ready", f"the store does not answer: {error}", headers={"retry-after": "1"}) from error
+    return {
+        "ready": True,
+        "store": "answers",
+        "applied": applied,
+        "roles": {each["role"]: each["state"] for each in alive},
+    }
+
+
+def _metrics(request: Request) -> Answer:
+    kind = "text/plain; version=0.0.4; charset=utf-8"
+    return Answer(200, [("content-type", kind), NOT_STORED], telemetry.exposition())
+
+
+def _static(path: str, file: dashboard.File) -> Route:
+    def answer(request: Request) -> Answer:
+        known = request.headers("if-none-match") or ""
+        if file.etag in [each.strip() for each in known.split(",")]:
+            return Answer(304, file.headers, b"")
+        return Answer(200, file.headers, file.content)
+
+    return Route("GET", path, "the dashboard", answer, content=file.kind)

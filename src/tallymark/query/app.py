@@ -1,0 +1,152 @@
+"""The RSGI application: finds the route, answers in a thread, and gives every refusal one shape."""
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tallymark import telemetry
+from tallymark.http import App, Problem, Scope
+from tallymark.query import live, question
+from tallymark.query.answer import NOT_STORED, Answer
+from tallymark.query.live import Follower
+from tallymark.query.meters_api import MOST_BODY_BYTES, known_meter
+from tallymark.query.parameters import read_pairs
+from tallymark.query.routes import Request, Route, Routes
+from tallymark.query.sources import Sources
+from tallymark.store.model import RegisteredMeter
+from tallymark.store.protocol import StoreError
+
+THREADS = 4
+MOST_WAITING = 256
+SAFE = ("x-content-type-options", "nosniff")
+
+SECONDS = telemetry.histogram("tallymark_query_seconds", "time from request to answer", ("route",))
+ANSWERS = telemetry.counter("tallymark_query_answers_total", "answers", ("route", "status"))
+LISTENERS = telemetry.gauge("tallymark_query_listeners", "open streams of `live`")
+
+logger = logging.getLogger(__name__)
+
+
+class Desk:
+    """Takes requests in the event loop and has them answered by a few threads."""
+
+    def __init__(self, sources: Sources, routes: Routes) -> None:
+        self.routes = routes
+        self._sources = sources
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="answer")
+        self._waiting = 0
+        self.follower = Follower(sources.store, self._in_thread)
+
+    async def app(self, scope: Scope, proto: Any) -> None:
+        """One request."""
+        started = time.perf_counter()
+        label = "none"
+        try:
+            route, arguments = self.routes.find(scope.method, scope.path)
+            label = route.path
+            request = await self._request(scope, proto, route, arguments)
+            if route.answer is None:
+                await self._stream(request, proto)
+                return
+            answer = await self._answered(route.answer, request)
+        except Exception as error:
+            problem = _problem(error, scope)
+            answer = Answer(problem.status, [*problem.headers, NOT_STORED], problem.body())
+        proto.response_bytes(answer.status, [*answer.headers, SAFE], answer.body)
+        SECONDS.labels(label).observe(time.perf_counter() - started)
+        ANSWERS.labels(label, str(answer.status)).inc()
+
+    def close(self) -> None:
+        self.follower.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _request(self, scope: Scope, proto: Any, route: Route, arguments: tuple[str, ...]) -> Request:
+        return Request(
+            scope.method,
+            scope.path,
+            read_pairs(scope.query_string),
+            await _body(proto) if route.body else b"",
+            dict(zip(route.names, arguments, strict=True)),
+            scope.headers.get,
+        )
+
+    async def _answered(self, make: Callable[[Request], Answer], request: Request) -> Answer:
+        if self._waiting >= MOST_WAITING:
+            detail = f"{self._waiting} questions are waiting, at most {MOST_WAITING}; ask again in a second"
+            raise Problem(503, "overloaded", detail, headers={"retry-after": "1"})
+        self._waiting += 1
+        try:
+            answer: Answer = await self._in_thread(lambda: make(request))
+            return answer
+        finally:
+            self._waiting -= 1
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def _stream(self, request: Request, proto: Any) -> None:
+        name = request.arguments["name"]
+
+        def prepare() -> tuple[RegisteredMeter, Any, int]:
+            meter = known_meter(self._sources.store, name)
+            return meter, question.live(meter, request.pairs), self._sources.store.journal_end()
+
+        meter, where, end = await self._in_thread(prepare)
+        with self.follower.listen(name, where, since=_resume(request, end)) as listener:
+            LISTENERS.set(self.follower.listeners)
+            headers = [
+                ("content-type", "text/event-stream; charset=utf-8"),
+                NOT_STORED,
+                ("x-accel-buffering", "no"),
+                SAFE,
+            ]
+            transport = proto.response_stream(200, headers)
+            gone = asyncio.ensure_future(proto.client_disconnect())
+            try:
+                await live.stream(transport, listener, gone=gone, version=meter.version)
+            except RuntimeError:
+                logger.debug("a listener of %s left", name)  # granian: the connection is closed
+            finally:
+                gone.cancel()
+        LISTENERS.set(self.follower.listeners)
+
+
+def make_app(sources: Sources, routes: Routes) -> tuple[Desk, App]:
+    desk = Desk(sources, routes)
+
+    async def app(scope: Scope, proto: Any) -> None:
+        await desk.app(scope, proto)
+
+    return desk, app
+
+
+async def _body(proto: Any) -> bytes:
+    """Read no more than may be used: what is over the limit is refused by its length."""
+    body = b""
+    async for chunk in proto:
+        body += chunk
+        if len(body) > MOST_BODY_BYTES:
+            break
+    return body
+
+
+def _resume(request: Request, end: int) -> int:
+    """Where to go on: after the last message that the client has seen, if it says so."""
+    seen = request.headers("last-event-id") or ""
+    return min(int(seen), end) if seen.isascii() and seen.isdigit() and len(seen) < 19 else end
+
+
+def _problem(error: Exception, scope: Scope) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, StoreError):
+        return Problem(400, "refused", str(error))
+    if isinstance(error, sqlite3.OperationalError):
+        logger.warning("%s %s: %s", scope.method, scope.path, error)
+        return Problem(503, "store_away", f"the store does not answer: {error}", headers={"retry-after": "1"})
+    logger.exception("%s %s?%s", scope.method, scope.path, scope.query_string)
+    return Problem(500, "internal", "this is a mistake of ours; the log of the query service has the details")

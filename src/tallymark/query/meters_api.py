@@ -1,0 +1,96 @@
+"""Meters over HTTP: what is counted, and changing it."""
+
+from typing import Any
+
+import msgspec
+
+from tallymark.http import Problem
+from tallymark.meters import BUILT_IN, MeterError, from_mapping, to_mapping
+from tallymark.query.moments import spoken_ms
+from tallymark.query.nearest import hint
+from tallymark.query.sources import Sources
+from tallymark.store.model import RegisteredMeter
+from tallymark.store.protocol import Registry, UnknownMeter
+
+MOST_BODY_BYTES = 64_000
+
+
+def known_meter(registry: Registry, name: str) -> RegisteredMeter:
+    """The newest version; 404 with the nearest name if there is none."""
+    try:
+        return registry.meter(name)
+    except UnknownMeter:
+        near = hint(name, sorted(known.meter.name for known in registry.meters()), what="there are")
+        raise Problem(404, "unknown_meter", f"there is no meter {name[:80]!r}{near}", meter=name[:80]) from None
+
+
+def list_meters(sources: Sources) -> dict[str, Any]:
+    return {"meters": [spoken(meter) for meter in sources.store.meters()]}
+
+
+def get_meter(sources: Sources, name: str) -> dict[str, Any]:
+    return spoken(known_meter(sources.store, name))
+
+
+def put_meter(sources: Sources, name: str, body: bytes) -> tuple[int, dict[str, Any]]:
+    """(status, answer): 201 for a new meter, 200 for a new version or no change."""
+    meter = _definition(name, body)
+    before = {known.meter.name: known for known in sources.store.meters()}.get(name)
+    if meter == BUILT_IN and before is not None:
+        return 200, {**spoken(before), "note": "nothing changed"}
+    after = sources.store.put_meter(meter, now_ms=sources.clock_ms())
+    return (201 if before is None else 200), {**spoken(after), "note": _note(before, after)}
+
+
+def delete_meter(sources: Sources, name: str) -> dict[str, Any]:
+    if name == BUILT_IN.name:
+        raise _built_in("deleted")
+    gone = known_meter(sources.store, name)
+    sources.store.delete_meter(name, now_ms=sources.clock_ms())
+    return {"deleted": name, "version": gone.version, "note": f"{name} stops counting with the next batch"}
+
+
+def spoken(registered: RegisteredMeter) -> dict[str, Any]:
+    """The definition as users write it, with its version and state."""
+    return {
+        **to_mapping(registered.meter),
+        "labels": list(registered.labels),
+        "version": registered.version,
+        "created": spoken_ms(registered.created_ms) if registered.created_ms else None,
+        "built_in": registered.meter.name == BUILT_IN.name,
+        "broken": registered.broken,
+    }
+
+
+def _definition(name: str, body: bytes) -> Any:
+    if len(body) > MOST_BODY_BYTES:
+        detail = f"a definition of {len(body):,} bytes exceeds {MOST_BODY_BYTES:,}"
+        raise Problem(413, "too_large", detail, limit=MOST_BODY_BYTES, actual=len(body))
+    try:
+        mapping = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(400, "bad_json", f"the definition is not JSON: {error}") from None
+    try:
+        return from_mapping(mapping, name=name)
+    except MeterError as error:
+        if error.code == "built_in":
+            raise _built_in("redefined") from None
+        flaws = [{"code": flaw.code, "detail": flaw.detail, "path": flaw.path} for flaw in error.flaws]
+        raise Problem(400, error.code, str(error), errors=flaws) from None
+
+
+def _note(before: RegisteredMeter | None, after: RegisteredMeter) -> str:
+    name = after.meter.name
+    if before is None:
+        return f"{name} counts from now on; `tallymark meters backfill {name}` adds what is archived from before"
+    if before.version == after.version:
+        return "nothing changed"
+    return (
+        f"version {after.version} counts from now on, and answers are of it alone; "
+        f"`tallymark meters recount {name}` counts again what is archived from before"
+    )
+
+
+def _built_in(what: str) -> Problem:
+    detail = f"the meter {BUILT_IN.name!r} is built in and cannot be {what}; choose another name"
+    return Problem(409, "built_in", detail, meter=BUILT_IN.name)

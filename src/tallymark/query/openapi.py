@@ -1,0 +1,103 @@
+"""`/openapi.json`, built from the table of routes and the table of parameters."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from tallymark import __version__
+from tallymark.query.parameters import PARAMETERS
+from tallymark.query.routes import Route
+
+_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_ERRORS = {"400": "wrong parameters", "404": "no such meter or path", "503": "cannot answer now; see Retry-After"}
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tallymark",
+            "version": __version__,
+            "description": "Meters and questions. Events are sent to POST /v1/events of the collector.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": {"Problem": _problem()}},
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": _identifier(route),
+        "parameters": [*map(_path_parameter, route.names), *(_query_parameter(name) for name in route.parameters)],
+        "responses": {
+            "200": {"description": "the answer", "content": {route.content: {}}},
+            **{code: {"description": why, "content": _PROBLEM} for code, why in _ERRORS.items()},
+        },
+    }
+    if route.filters:
+        operation["parameters"].append(_filter_parameter())
+    if route.body:
+        operation["requestBody"] = {
+            "required": True,
+            "description": route.body,
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        }
+    return operation
+
+
+def _identifier(route: Route) -> str:
+    words = [part.strip("{}").replace(".", "_") for part in route.path.split("/") if part]
+    return "_".join([route.method.lower(), *(words or ["dashboard"])])
+
+
+def _path_parameter(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": "name of a meter",
+        "schema": {"type": "string"},
+        "example": "events",
+    }
+
+
+def _query_parameter(name: str) -> dict[str, Any]:
+    parameter = PARAMETERS[name]
+    text: dict[str, Any] = {"type": "string"}
+    if parameter.choices:
+        text["enum"] = list(parameter.choices)
+    return {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "description": parameter.meaning,
+        "schema": {"type": "array", "items": text} if parameter.repeats else text,
+        "example": [parameter.example] if parameter.repeats else parameter.example,
+    }
+
+
+def _filter_parameter() -> dict[str, Any]:
+    return {
+        "name": "label",
+        "in": "query",
+        "required": False,
+        "description": "filters: KEY=value, or label.KEY=value for keys called like a parameter; repeat for `or`",
+        "style": "form",
+        "explode": True,
+        "schema": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
+    }
+
+
+def _problem() -> dict[str, Any]:
+    text, number = {"type": "string"}, {"type": "integer"}
+    return {
+        "type": "object",
+        "description": "RFC 9457",
+        "required": ["type", "title", "status", "code", "detail"],
+        "properties": {"type": text, "title": text, "status": number, "code": text, "detail": text},
+    }

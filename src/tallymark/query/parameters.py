@@ -1,0 +1,143 @@
+"""Parameters of questions: the table of those there are, and how a query string becomes their values."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+from tallymark.http import Problem
+from tallymark.query.nearest import hint
+
+LABEL = "label."
+MOST_PAIRS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One row of the table: what the documents say of it."""
+
+    name: str
+    meaning: str
+    example: str
+    repeats: bool = False
+    choices: tuple[str, ...] = ()
+
+
+PARAMETERS = {
+    parameter.name: parameter
+    for parameter in (
+        Parameter("from", "start of the range: RFC 3339, epoch milliseconds, or relative", "-1h"),
+        Parameter("to", "end of the range, exclusive", "now"),
+        Parameter("step", "length of a bucket: 1m, 5m, 15m, 1h, 1d, 1mo, or any number of minutes", "1m"),
+        Parameter("by", "keys to group by; several with commas, or repeated", "country", repeats=True),
+        Parameter("k", "how many items", "10"),
+        Parameter("fn", "aggregates wanted; top ranks by it", "count", repeats=True),
+        Parameter("tz", "zone of days, months and bare dates", "Europe/Vienna"),
+        Parameter("limit", "most series in the answer, the largest first; the rest is said, not shown", "20"),
+        Parameter("format", "form of the answer", "json", choices=("json",)),
+        Parameter("consistency", "`cached` may be answered from memory", "fresh", choices=("fresh", "cached")),
+    )
+}
+LATER = ("window", "compare")
+RESERVED = (*PARAMETERS, *LATER)
+"""a key with such a name is filtered by `label.KEY=`"""
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def read_pairs(query_string: str) -> Pairs:
+    """The decoded pairs of a query string, in order."""
+    try:
+        return parse_qsl(query_string, keep_blank_values=True, errors="strict", max_num_fields=MOST_PAIRS)
+    except UnicodeDecodeError:
+        raise Problem(400, "bad_text", "the query string is not UTF-8 after percent-decoding") from None
+    except ValueError:
+        raise Problem(400, "too_many_parameters", f"more than {MOST_PAIRS:,} parameters in one question") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a question gave: parameters, and labels to filter by."""
+
+    values: Mapping[str, Sequence[str]]
+    where: Mapping[str, tuple[str, ...]]
+
+    def one(self, name: str) -> str | None:
+        """The value of a parameter that cannot repeat."""
+        values = self.values.get(name, ())
+        if len(values) > 1:
+            raise Problem(
+                400, "repeated_parameter", f"{name} is given {len(values)} times; give it once", parameter=name
+            )
+        return values[0] if values else None
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """The values of a parameter that may repeat or be a list with commas, each once."""
+        words = [word.strip() for value in self.values.get(name, ()) for word in value.split(",")]
+        return tuple(dict.fromkeys(word for word in words if word))
+
+    def whole(self, name: str, *, default: int, most: int, setting: str) -> int:
+        """A number from 1 to `most`."""
+        text = self.one(name)
+        if text is None:
+            return min(default, most)
+        if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < 1:
+            raise Problem(400, "bad_number", f"{name} = {text!r} is not a whole number from 1", parameter=name)
+        if int(text) > most:
+            detail = f"{name} = {int(text):,} exceeds {setting} = {most:,}; ask for less"
+            raise Problem(400, "over_limit", detail, parameter=name, limit=most, actual=int(text))
+        return int(text)
+
+
+def sort_out(pairs: Pairs, *, allowed: Collection[str], question: str, keys: Sequence[str] = ()) -> Given:
+    """Parameters apart from filters; whatever is neither is refused, with the nearest that is known."""
+    values: dict[str, list[str]] = {}
+    where: dict[str, dict[str, None]] = {}
+    for name, value in pairs:
+        key = _key(name, allowed, keys, question)
+        if key is None:
+            values.setdefault(name, []).append(value)
+        else:
+            where.setdefault(key, {})[value] = None
+    given = Given(values, {key: tuple(wanted) for key, wanted in where.items()})
+    for name in values:
+        _check_choice(given, name)
+    return given
+
+
+def _key(name: str, allowed: Collection[str], keys: Sequence[str], question: str) -> str | None:
+    """The key that a pair filters by, or None if it is a parameter."""
+    if name.startswith(LABEL):
+        key = name.removeprefix(LABEL)
+        if key not in keys:
+            raise Problem(
+                400,
+                "unknown_key",
+                f"{question} has no key {_cut(key)!r}{hint(key, keys, what='its keys are')}",
+                key=key,
+            )
+        return key
+    if name in RESERVED:
+        if name in allowed:
+            return None
+        if name in keys:
+            detail = f"{name} is the name of a parameter; to filter by the key {name} write {LABEL}{name}="
+        elif name in LATER:
+            detail = f"{name} comes in a later version"
+        else:
+            detail = f"{question} takes no {name}; it takes {', '.join(allowed) or 'none'}"
+        raise Problem(400, "unknown_parameter", detail, parameter=name)
+    if name in keys:
+        return name
+    near = hint(name, [*keys, *allowed])
+    raise Problem(400, "unknown_parameter", f"{question} has no key or parameter {_cut(name)!r}{near}", parameter=name)
+
+
+def _check_choice(given: Given, name: str) -> None:
+    choices = PARAMETERS[name].choices
+    if choices and (text := given.one(name)) not in choices:
+        near = hint(text or "", choices)
+        raise Problem(400, "bad_choice", f"{name} = {_cut(text or '')!r} is not known{near}", parameter=name)
+
+
+def _cut(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"

@@ -1,0 +1,80 @@
+"""The table of routes: it answers requests, and it is what the OpenAPI document is built from."""
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tallymark.http import Problem
+from tallymark.query.answer import Answer
+from tallymark.query.parameters import Pairs, sort_out
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an answer may depend on."""
+
+    method: str
+    path: str
+    pairs: Pairs = ()
+    body: bytes = b""
+    arguments: dict[str, str] = field(default_factory=dict)
+    """the parts of the path in braces"""
+    headers: Callable[[str], str | None] = lambda _: None
+
+    def no_parameters(self) -> None:
+        """For routes that take none: whatever is given is a mistake."""
+        sort_out(self.pairs, allowed=(), question=self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path."""
+
+    method: str
+    path: str
+    summary: str
+    answer: Callable[[Request], Answer] | None
+    """runs in a thread; None for the stream `live`"""
+    parameters: Sequence[str] = ()
+    filters: bool = False
+    """whether keys of the meter are parameters too"""
+    body: str = ""
+    """what the request carries, for the document"""
+    content: str = "application/json"
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(
+            "/".join("([^/]+)" if part.startswith("{") else re.escape(part) for part in self.path.split("/"))
+        )
+
+    @property
+    def names(self) -> list[str]:
+        return re.findall(r"\{(\w+)\}", self.path)
+
+
+class Routes:
+    """Finds the route of a request, or says what is near."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.table = tuple(routes)
+        self._patterns = [(route.pattern, route) for route in self.table]
+
+    def find(self, method: str, path: str) -> tuple[Route, tuple[str, ...]]:
+        """The route, and the parts of the path in its braces (still percent-encoded)."""
+        known_methods: list[str] = []
+        for pattern, route in self._patterns:
+            if found := pattern.fullmatch(path):
+                if route.method == method or (method == "HEAD" and route.method == "GET"):
+                    return route, found.groups()
+                known_methods.append(route.method)
+        if known_methods:
+            allowed = ", ".join(known_methods)
+            raise Problem(405, "wrong_method", f"{path} answers {allowed}, not {method}", headers={"allow": allowed})
+        raise Problem(404, "unknown_path", f"there is no {path[:120]}{self._near(path)}")
+
+    def _near(self, path: str) -> str:
+        paths = list(dict.fromkeys(route.path for route in self.table))
+        close = difflib.get_close_matches(path[:120], paths, n=1, cutoff=0.4)
+        return f"; did you mean {close[0]}?" if close else "; /openapi.json lists every path"

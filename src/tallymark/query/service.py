@@ -1,0 +1,101 @@
+"""The role `query`: answers questions until asked to stop."""
+
+import asyncio
+import contextlib
+import logging
+import time
+
+from tallymark import http
+from tallymark.query import api
+from tallymark.query.app import make_app
+from tallymark.query.live import Follower
+from tallymark.query.pulse import Pulse
+from tallymark.query.sources import Sources, stream
+from tallymark.role import Role
+from tallymark.settings import Settings
+from tallymark.store import open_store
+
+READY_WITHIN_S = 10.0
+LEAVE_WITHIN_S = 2.0
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+logger = logging.getLogger("tallymark.query")
+
+
+def run(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT. 0 after a clean stop, 1 if the address cannot be had."""
+    import uvloop
+
+    with Role(settings, "query") as role, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        if settings.query.host not in LOOPBACK:
+            logger.error(
+                "query.host = %s: only loopback (127.0.0.1) may be served until there are API keys", settings.query.host
+            )
+            return 1
+        try:
+            runner.run(_serve(settings, role))
+        except (OSError, RuntimeError, TimeoutError) as error:
+            logger.error("cannot serve on %s:%d: %s", settings.query.host, settings.query.port, error)
+            return 1
+    return 0
+
+
+async def _serve(settings: Settings, role: Role) -> None:
+    host, port = settings.query.host, settings.query.port or http.free_port(settings.query.host)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    role.on_stop(lambda: loop.call_soon_threadsafe(stop.set))
+    if role.stopping.is_set():
+        return
+    store = open_store(settings)
+    events, refused = stream(settings, "events"), stream(settings, "dead")
+    sources = Sources(store, events, refused, settings, clock_ms=lambda: int(time.time() * 1000))
+    pulse = Pulse(sources)
+    desk, app = make_app(sources, api.routes(sources, pulse))
+    halt = asyncio.Event()
+    serving = asyncio.create_task(http.serve(app, host=host, port=port, stop=halt))
+    try:
+        await _accepting(host, port, serving)
+        pulse.start()
+        role.publish_metrics()
+        role.announce(f"{host}:{port}")
+        logger.info("answering on http://%s:%d", host, port)
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({stopped, serving}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+            raise RuntimeError("the server ended by itself")
+    finally:
+        # Streams first: the server waits for open ones.
+        pulse.stop()
+        desk.close()
+        await _left(desk.follower)
+        halt.set()
+        with contextlib.suppress(Exception):
+            await serving
+        events.close()
+        refused.close()
+        store.close()
+
+
+async def _accepting(host: str, port: int, serving: asyncio.Task[None]) -> None:
+    """Wait until a connection is taken."""
+    async with asyncio.timeout(READY_WITHIN_S):
+        while not serving.done():
+            try:
+                _, writer = await asyncio.open_connection(host, port)
+            except OSError:
+                await asyncio.sleep(0.01)
+            else:
+                writer.close()
+                return
+    serving.result()
+    raise RuntimeError("the server ended before it could take a connection")
+
+
+async def _left(follower: Follower) -> None:
+    """Wait until those who listen have had their last message."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LEAVE_WITHIN_S):
+            while follower.listeners:
+                await asyncio.sleep(0.01)

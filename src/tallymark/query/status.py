@@ -1,0 +1,116 @@
+"""`/v1/status`: is anything late or lost? One document for `tallymark status` and the dashboard."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tallymark import __version__
+from tallymark.log.protocol import Positions
+from tallymark.query.freshness import Freshness, freshness
+from tallymark.query.pulse import Pulse
+from tallymark.query.roles import roles
+from tallymark.query.sources import Sources
+from tallymark.store.model import Lag, Ledger
+
+LAG_WINDOW_MS = 60_000
+RATE_WINDOW_MS = 5_000
+LATE_MS = 10_000
+
+
+def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
+    """Every term of `received = accepted + refused` and `accepted = counted + … + in flight`."""
+    store, settings = sources.store, sources.settings
+    with store.snapshot() as snapshot:
+        now_ms = sources.clock_ms()
+        fresh = freshness(snapshot, sources.events, now_ms=now_ms, accept_past_s=settings.events.accept_past_s)
+        ledgers, applied = snapshot.ledger(), snapshot.applied()
+        lag = snapshot.lag(since_ms=now_ms - LAG_WINDOW_MS)
+        recent = snapshot.lag(since_ms=now_ms - RATE_WINDOW_MS)
+    # The log is read after the snapshot, so what is counted is never more than what was accepted.
+    positions = sources.events.positions() or {}
+    ledger = sum(ledgers.values(), Ledger())
+    alive = roles(settings.run_folder, store.beats(), now_ms=now_ms)
+    meters = [
+        {"name": each.meter.name, "version": each.version, "labels": list(each.labels), "broken": each.broken}
+        for each in store.meters()
+    ]
+    answer = {
+        "now_ms": now_ms,
+        "tallymark": __version__,
+        **_account(ledger, positions, sources),
+        "lag_ms": _spoken_lag(lag),
+        "events_per_second": round((recent.events if recent else 0) * 1000 / RATE_WINDOW_MS, 1),
+        "recent": pulse.recent(),
+        "roles": alive,
+        "meters": meters,
+        "dead_letters": [
+            {"hop": hop, "reason": reason, "events": events}
+            for (hop, reason), events in store.dead_letter_counts().items()
+        ],
+        "positions": _positions(positions, applied),
+        "freshness": fresh.spoken(),
+    }
+    problems = _problems(answer, fresh)
+    return {"healthy": not problems, "problems": problems, **answer}
+
+
+def _account(ledger: Ledger, positions: Mapping[int, Positions], sources: Sources) -> dict[str, Any]:
+    dead_stream = sources.refused.positions()
+    refused = None if dead_stream is None else sum(each.events for each in dead_stream.values())
+    # A log that is gone from here cannot have fewer events than were counted from it.
+    accepted = max(ledger.accepted, sum(each.events for each in positions.values()))
+    return {
+        "received": None if refused is None else accepted + refused,
+        "accepted": accepted,
+        "refused": refused,
+        "counted": ledger.counted,
+        "duplicate": ledger.duplicate,
+        "dead": ledger.dead,
+        "aside": ledger.aside,
+        "unmatched": ledger.unmatched,
+        "in_flight": accepted - ledger.accepted,
+        "missing": ledger.missing,
+        "late": ledger.late,
+    }
+
+
+def _spoken_lag(lag: Lag | None) -> dict[str, Any] | None:
+    if lag is None:
+        return None
+    return {
+        "p50": lag.p50,
+        "p95": lag.p95,
+        "p99": lag.p99,
+        "highest": lag.highest,
+        "events": lag.events,
+        "window_s": LAG_WINDOW_MS // 1000,
+    }
+
+
+def _positions(positions: Mapping[int, Positions], applied: Mapping[int, int]) -> list[dict[str, Any]]:
+    """Offsets count records (frames); `events` are what they hold."""
+    return [
+        {
+            "partition": partition,
+            "first": standing.first,
+            "synced": standing.synced,
+            "applied": applied.get(partition, 0),
+            "behind": max(0, standing.synced - applied.get(partition, 0)),
+            "events": standing.events,
+        }
+        for partition, standing in sorted(positions.items())
+    ]
+
+
+def _problems(answer: Mapping[str, Any], fresh: Freshness) -> list[str]:
+    """What a person should look at, in sentences; empty when all is well."""
+    found = [f"{each['role']} is {each['state']}" for each in answer["roles"] if each["state"] != "running"]
+    if answer["missing"]:
+        found.append(f"{answer['missing']:,} accepted events are in no column of the ledger")
+    if fresh.lag_ms is None:
+        found.append("the log cannot be read, so nobody knows how fresh the counts are")
+    elif fresh.lag_ms > LATE_MS:
+        found.append(f"counts are {fresh.lag_ms / 1000:,.1f} s behind")
+    if answer["dead"]:
+        found.append(f"{answer['dead']:,} accepted events could not be counted and are dead letters")
+    found.extend(f"meter {each['name']} is broken: {each['broken']}" for each in answer["meters"] if each["broken"])
+    return found

@@ -1,0 +1,85 @@
+"""One running role (collector, pipeline, keeper, query): its signals, its place in the run folder, its log file."""
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tallymark.settings import Settings
+
+METRICS_INTERVAL_S = 2.0
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace `path` so that a reader sees the old or the new content, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(content)
+    draft.replace(path)
+
+
+class Role:
+    """`with Role(settings, "keeper") as role:` and then work until `role.stopping` is set.
+
+    It is set by SIGTERM and SIGINT and, under `tallymark up`, when the parent is gone (end of standard input).
+    """
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.name = name
+        self.stopping = threading.Event()
+        self._callbacks: list[Any] = []
+        self._place = settings.run_folder / f"{name}.json"
+        self._metrics = settings.run_folder / f"{name}.prom"
+
+    def __enter__(self) -> "Role":
+        logging.basicConfig(
+            level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr, force=True
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop())
+        if os.environ.get("TALLYMARK_SUPERVISED") == "1":
+            threading.Thread(target=self._watch_parent, name="parent", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._place.unlink(missing_ok=True)
+        self._metrics.unlink(missing_ok=True)
+
+    def on_stop(self, callback: Any) -> None:
+        """Call this, from any thread, when the role is asked to stop."""
+        self._callbacks.append(callback)
+
+    def stop(self) -> None:
+        if not self.stopping.is_set():
+            self.stopping.set()
+            for callback in self._callbacks:
+                callback()
+
+    def announce(self, address: str | None = None) -> None:
+        """This role can do its work now."""
+        facts = {"pid": os.getpid(), "address": address, "ready_ms": int(time.time() * 1000)}
+        write_atomically(self._place, json.dumps(facts).encode())
+
+    def publish_metrics(self) -> None:
+        """Keep this process' metrics in the run folder, where the public port finds them."""
+        threading.Thread(target=self._publish, name="metrics", daemon=True).start()
+
+    def _publish(self) -> None:
+        from tallymark import telemetry
+
+        while True:
+            write_atomically(self._metrics, telemetry.exposition())
+            if self.stopping.wait(METRICS_INTERVAL_S):
+                return
+
+    def _watch_parent(self) -> None:
+        # Not through sys.stdin: a thread inside its lock makes the interpreter abort (SIGABRT) at a clean exit.
+        while os.read(0, 4096):
+            pass
+        self.stop()

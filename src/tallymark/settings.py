@@ -1,0 +1,260 @@
+"""Every setting: its name, default, unit and meaning. The table below feeds the command line, the checks and the docs."""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, cast
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used: what it is, where it came from, and the nearest that exists."""
+
+
+def setting(default: Any, meaning: str) -> Any:
+    """A field with its one-line meaning; lists are copied for each instance."""
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata={"meaning": meaning})
+    return field(default=default, metadata={"meaning": meaning})
+
+
+@dataclass
+class EventsSettings:
+    accept_past_s: int = setting(7 * 86_400, "events older than this when received are refused (`too_old`)")
+    accept_future_s: int = setting(300, "events further ahead than this, after clock correction, are refused (`too_new`)")
+    clock_tolerance_s: float = setting(5.0, "differences of `sent_at` up to this are network, not clock, and not corrected")
+
+
+@dataclass
+class CollectorSettings:
+    host: str = setting("127.0.0.1", "address to serve on; until API keys exist only loopback is allowed")
+    port: int = setting(8080, "port to serve on")
+    max_body_bytes: int = setting(4_000_000, "largest request body, as sent")
+    max_inflated_bytes: int = setting(16_000_000, "largest request body after decompression")
+    max_request_events: int = setting(10_000, "most events in one request")
+    header_timeout_s: float = setting(5.0, "a request whose headers take longer is closed")
+    body_timeout_s: float = setting(10.0, "a request whose body takes longer is answered 408")
+    max_connections: int = setting(16_384, "most open connections")
+    max_pending_bytes: int = setting(64_000_000, "bytes waiting for the log; beyond it requests are answered 503")
+    max_events_per_second: int = setting(0, "events a second before requests are answered 429; 0 is no limit")
+    commit_interval_ms: int = setting(2, "how long a commit waits for company before it is written")
+    cors_origins: list[str] = setting([], "origins whose pages may send events; `*` is all")
+    min_free_bytes: int = setting(64_000_000, "free disk below which the collector says it is not ready")
+
+
+@dataclass
+class LogSettings:
+    partitions: int = setting(2, "partitions of the stream `events`; fixed when the log is made")
+    partition_by: str = setting("id", "`id`, or `key:NAME` to keep all events with one value of a property together")
+    segment_bytes: int = setting(128_000_000, "size at which a segment is closed and a new one begun")
+    keep_s: int = setting(7 * 86_400, "how long counted records are kept")
+    dead_bytes: int = setting(256_000_000, "room for dead letters before the oldest go")
+    reserve_bytes: int = setting(64_000_000, "free disk space below which nothing more is appended")
+
+
+@dataclass
+class PipelineSettings:
+    horizon_s: int = setting(600, "an id seen again within this time of its previous copy is a duplicate")
+    trigger_ms: int = setting(100, "how often the pipeline looks for new frames")
+    max_batch_events: int = setting(400_000, "most events in one micro-batch")
+    max_batch_bytes: int = setting(128_000_000, "most bytes of frames in one micro-batch")
+    driver_memory: str = setting("1g", "heap of Spark's driver")
+    master: str = setting("local[*,4]", "Spark master; `local[*,4]` gives a failed task four attempts")
+
+
+@dataclass
+class KeeperSettings:
+    fold_interval_s: float = setting(2.0, "how often the journal is folded into points")
+    fold_rows: int = setting(20_000, "most points written in one transaction")
+    roll_delay_s: int = setting(120, "how long after its end an hour or day is rolled up")
+    journal_keep_s: int = setting(30, "how long folded journal entries stay for followers")
+
+
+@dataclass
+class QuerySettings:
+    host: str = setting("127.0.0.1", "address of the query service")
+    port: int = setting(0, "port of the query service; 0 lets `up` choose a free one")
+    max_points: int = setting(100_000, "most points in one answer")
+    max_k: int = setting(10_000, "largest k of a top-k question")
+
+
+@dataclass
+class Settings:
+    """All sections. `data` is where one machine keeps everything."""
+
+    data: str = setting("tallymark-data", "folder of the log, the store, the claims and the log files")
+    events: EventsSettings = field(default_factory=EventsSettings)
+    collector: CollectorSettings = field(default_factory=CollectorSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    pipeline: PipelineSettings = field(default_factory=PipelineSettings)
+    keeper: KeeperSettings = field(default_factory=KeeperSettings)
+    query: QuerySettings = field(default_factory=QuerySettings)
+    origins: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.data)
+
+    @property
+    def log_folder(self) -> Path:
+        return self.folder / "log"
+
+    @property
+    def store_file(self) -> Path:
+        return self.folder / "store" / "tallymark.db"
+
+    @property
+    def claims_folder(self) -> Path:
+        return self.folder / "claims"
+
+    @property
+    def scratch_folder(self) -> Path:
+        """Spark's checkpoints and spills: may be deleted at any time while nothing runs."""
+        return self.folder / "scratch"
+
+    @property
+    def logs_folder(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def run_folder(self) -> Path:
+        """Locks, addresses and metrics of the running processes."""
+        return self.folder / "run"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the table of settings."""
+
+    key: str
+    default: Any
+    value: Any
+    origin: str
+    meaning: str
+
+
+def entries(settings: Settings | None = None) -> Iterator[Entry]:
+    """Every setting in order, with the value and origin it has in `settings`."""
+    settings = settings or Settings()
+    defaults = Settings()
+    for key, owner, name, meaning in _walk(settings):
+        default_owner = getattr(defaults, key.split(".")[0]) if "." in key else defaults
+        yield Entry(key, getattr(default_owner, name), getattr(owner, name), settings.origins.get(key, "default"), meaning)
+
+
+def _walk(settings: Settings) -> Iterator[tuple[str, Any, str, str]]:
+    for part in fields(settings):
+        value = getattr(settings, part.name)
+        if is_dataclass(value):
+            for inner in fields(value):
+                yield f"{part.name}.{inner.name}", value, inner.name, inner.metadata["meaning"]
+        elif "meaning" in part.metadata:
+            yield part.name, settings, part.name, part.metadata["meaning"]
+
+
+def load(
+    profile: Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Defaults, then `tallymark.toml` (or the profile), then `TALLYMARK_…` variables, then flags."""
+    settings = Settings()
+    places = {key: (owner, name) for key, owner, name, _ in _walk(settings)}
+
+    def put(key: str, value: Any, origin: str) -> None:
+        if key not in places:
+            near = difflib.get_close_matches(key, places, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]}?" if near else "; `tallymark settings` lists them all"
+            raise SettingsError(f"unknown setting {key} ({origin}){hint}")
+        owner, name = places[key]
+        setattr(owner, name, _convert(key, value, getattr(owner, name), origin))
+        settings.origins[key] = origin
+
+    for key, value, origin in _from_file(profile):
+        put(key, value, origin)
+    for key, value, origin in _from_environment(environment if environment is not None else os.environ, places):
+        put(key, value, origin)
+    for key, value in (flags or {}).items():
+        if value is not None:
+            put(key, value, "flag")
+    _check(settings)
+    return settings
+
+
+def _from_file(profile: Path | None) -> Iterator[tuple[str, Any, str]]:
+    path = profile or Path("tallymark.toml")
+    if not path.exists():
+        if profile is not None:
+            raise SettingsError(f"profile {profile} does not exist")
+        return
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+    for name, value in table.items():
+        if isinstance(value, dict):
+            for inner, inner_value in value.items():
+                yield f"{name}.{inner}", inner_value, str(path)
+        else:
+            yield name, value, str(path)
+
+
+# Variables that name where a command talks to; they are not settings of the service.
+_NOT_SETTINGS = {"TALLYMARK_URL", "TALLYMARK_KEY", "TALLYMARK_SUPERVISED"}
+
+
+def _from_environment(environment: Mapping[str, str], places: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    by_variable = {"TALLYMARK_" + key.replace(".", "_").upper(): key for key in places}
+    for variable in sorted(environment):
+        if not variable.startswith("TALLYMARK_") or variable in _NOT_SETTINGS:
+            continue
+        if variable not in by_variable:
+            near = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.6)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"unknown setting {variable} (environment){hint}")
+        yield by_variable[variable], environment[variable], variable
+
+
+def _convert(key: str, value: Any, current: Any, origin: str) -> Any:
+    wanted = type(current)
+    try:
+        if wanted is list:
+            return value.split(",") if isinstance(value, str) else [str(item) for item in value]
+        if wanted in (int, float):
+            if isinstance(value, bool):
+                raise ValueError
+            number = wanted(value.replace("_", "") if isinstance(value, str) else value)
+            if wanted is int and isinstance(value, float) and value != number:
+                raise ValueError
+            return number
+        if not isinstance(value, str):
+            raise ValueError
+        return value
+    except (ValueError, TypeError):
+        raise SettingsError(f"{key} = {value!r} ({origin}) is not {_spoken(wanted)}") from None
+
+
+def _spoken(kind: type) -> str:
+    return {int: "a whole number", float: "a number", str: "a text", list: "a list"}[cast(Any, kind)]
+
+
+def _check(settings: Settings) -> None:
+    rules = [
+        ("log.partitions", 1 <= settings.log.partitions <= 1024, "must be 1 to 1024"),
+        ("collector.port", 0 <= settings.collector.port <= 65535, "must be 0 to 65535"),
+        ("pipeline.horizon_s", settings.pipeline.horizon_s >= 1, "must be at least 1"),
+        ("pipeline.max_batch_events", settings.pipeline.max_batch_events >= 1, "must be at least 1"),
+        ("log.segment_bytes", settings.log.segment_bytes >= 4096, "must be at least 4096"),
+        (
+            "log.partition_by",
+            settings.log.partition_by == "id" or settings.log.partition_by.startswith("key:"),
+            "must be `id` or `key:NAME`",
+        ),
+    ]
+    for key, holds, rule in rules:
+        if not holds:
+            entry = next(entry for entry in entries(settings) if entry.key == key)
+            raise SettingsError(f"{key} = {entry.value!r} ({entry.origin}) {rule}")

@@ -1,0 +1,51 @@
+"""Grains: the widths in which points are kept, and which of them answers which part of a range."""
+
+from dataclasses import dataclass
+
+MINUTE_S = 60
+HOUR_S = 3_600
+DAY_S = 86_400
+GRAINS = (MINUTE_S, HOUR_S, DAY_S)
+
+# Whole days far before and after any event, so that an open range is an ordinary one.
+EARLIEST_S = -DAY_S * 10**9
+LATEST_S = DAY_S * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The points of one grain with start_s <= bucket_s < end_s."""
+
+    grain_s: int
+    start_s: int
+    end_s: int
+
+
+def floor(time_s: int, grain_s: int) -> int:
+    return time_s // grain_s * grain_s
+
+
+def ceiling(time_s: int, grain_s: int) -> int:
+    return -(-time_s // grain_s) * grain_s
+
+
+def pieces(start_s: int, end_s: int, *, step_s: int | None, hours_through: int, days_through: int) -> list[Piece]:
+    """Covers [start_s, end_s) once: days where whole days are rolled, hours where hours are, minutes elsewhere.
+
+    A grain serves only where it divides the step, because a coarser point cannot be split over two steps.
+    """
+    through = {DAY_S: days_through, HOUR_S: hours_through}
+    usable = [grain for grain in (DAY_S, HOUR_S) if step_s is None or step_s % grain == 0]
+
+    def cover(start: int, end: int, grains: list[int]) -> list[Piece]:
+        if start >= end:
+            return []
+        if not grains:
+            return [Piece(MINUTE_S, start, end)]
+        grain, *finer = grains
+        first, last = ceiling(start, grain), min(floor(end, grain), through[grain])
+        if first >= last:
+            return cover(start, end, finer)
+        return [*cover(start, first, finer), Piece(grain, first, last), *cover(last, end, finer)]
+
+    return cover(start_s, end_s, usable)

@@ -1,0 +1,149 @@
+"""What passes between the pipeline, the store, the keeper and the query service."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tallymark.meters.model import Meter
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredMeter:
+    """One version of a meter as the store knows it; `meter_id` stands for (name, version) in deltas and points."""
+
+    meter_id: int
+    version: int
+    meter: Meter
+    created_ms: int
+    broken: str | None = None
+    """why it stopped counting, if it did"""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.meter.labels
+
+
+@dataclass(frozen=True, slots=True)
+class LiveMeters:
+    """The meters that count at one revision of the registry: deleted, replaced and broken ones are not among them."""
+
+    revision: int
+    meters: tuple[RegisteredMeter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What became of the events of some stretch: accepted = counted + duplicate + dead + aside + unmatched."""
+
+    accepted: int = 0
+    counted: int = 0
+    duplicate: int = 0
+    dead: int = 0
+    aside: int = 0
+    unmatched: int = 0
+    late: int = 0
+    """of the counted: older than an hour when received; for information, not a term of the sum"""
+
+    @property
+    def missing(self) -> int:
+        return self.accepted - self.counted - self.duplicate - self.dead - self.aside - self.unmatched
+
+    def __add__(self, other: "Ledger") -> "Ledger":
+        return Ledger(
+            self.accepted + other.accepted,
+            self.counted + other.counted,
+            self.duplicate + other.duplicate,
+            self.dead + other.dead,
+            self.aside + other.aside,
+            self.unmatched + other.unmatched,
+            self.late + other.late,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Something that could not be counted, kept with its reason so that it can be put back."""
+
+    hop: str
+    """`collector` or `pipeline`"""
+    reason: str
+    detail: str
+    events: int
+    raw: bytes
+    at_ms: int
+    partition: int = -1
+    offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A range of offsets of one partition: start <= offset < end."""
+
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class StretchResult:
+    """All that one task hands on for one stretch; exactly one a stretch, also when nothing was fresh."""
+
+    stretch: Stretch
+    log_identity: str
+    meters_revision: int
+    meter_ids: tuple[int, ...]
+    """the meters that were live for this stretch"""
+    deltas: bytes
+    """`store.deltas.encode`; empty bytes if nothing was fresh"""
+    ledger: Ledger
+    received: Mapping[int, int] = field(default_factory=dict)
+    """receipt time (ms, rounded down to 10) -> events: what the sink needs to state the lag"""
+    dead: tuple[DeadLetter, ...] = ()
+    broken: Mapping[int, str] = field(default_factory=dict)
+    """meter_id -> error: the meter failed on this stretch and counted nothing of it"""
+    buried: bool = False
+    """the stretch is one record that kills its task: nobody must try to read it again"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How long events of a while took from receipt to the store, in ms."""
+
+    at_ms: int
+    events: int
+    p50: float
+    p95: float
+    p99: float
+    highest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How far the store has come, at one moment."""
+
+    revision: int
+    """of the registry of meters"""
+    journal_end: int
+    """sequence of the last batch applied"""
+    folded: int
+    """sequence of the last batch that is in the points"""
+    hours_through: int
+    """epoch seconds: hours before it are rolled"""
+    days_through: int
+    """epoch seconds: days before it are rolled"""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What one fold did; all zero when nothing waited."""
+
+    entries: int = 0
+    deltas: int = 0
+    points: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """How much was deleted because nobody needs it any more."""
+
+    journal: int = 0
+    letters: int = 0

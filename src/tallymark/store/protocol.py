@@ -1,0 +1,179 @@
+"""The store as the stages see it. SQLite is the first implementation; Cassandra follows the same page."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import polars as pl
+
+from tallymark.meters.model import Meter
+from tallymark.store.model import (
+    DeadLetter,
+    Folded,
+    Lag,
+    Ledger,
+    LiveMeters,
+    Marks,
+    Pruned,
+    RegisteredMeter,
+    Stretch,
+    StretchResult,
+)
+
+
+class StoreError(Exception):
+    """The store refused something; the message says what and the way out.
+
+    StoreError
+    ├── PositionConflict   a stretch neither follows the applied position nor lies before it
+    ├── WrongLog           positions of another log, or applied beyond the log's end
+    └── UnknownMeter       no live meter of that name
+    """
+
+
+class PositionConflict(StoreError):
+    """Another driver applied something else, or a stretch was left out."""
+
+
+class WrongLog(StoreError):
+    """The store's positions belong to another log."""
+
+
+class UnknownMeter(StoreError):
+    """No live meter has this name."""
+
+
+class Registry(Protocol):
+    """Definitions of meters and their versions."""
+
+    def live_meters(self) -> LiveMeters: ...
+
+    def meters(self) -> list[RegisteredMeter]:
+        """The newest version of every meter that is not deleted, broken ones included."""
+        ...
+
+    def meter(self, name: str) -> RegisteredMeter: ...
+
+    def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+        """The same definition again changes nothing; another one is a new version."""
+        ...
+
+    def delete_meter(self, name: str, *, now_ms: int) -> None: ...
+
+    def live_from(self, meter_id: int) -> dict[int, int]:
+        """partition -> first offset that this version of a meter counted."""
+        ...
+
+    def broken_since(self, meter_id: int) -> dict[int, tuple[int, str]]:
+        """partition -> (start of the first stretch it failed on, why)."""
+        ...
+
+
+class Sink(Protocol):
+    """What the pipeline's driver needs."""
+
+    def applied(self, log_identity: str) -> dict[int, int]:
+        """The next offset to apply for each partition that has one; raises WrongLog for another log's positions."""
+        ...
+
+    def begin(self, log_identity: str, partition: int, offset: int) -> None:
+        """Where the first stretch of a partition starts; needed when the log has lost its oldest records."""
+        ...
+
+    def apply(self, results: Sequence[StretchResult], *, now_ms: int) -> list[StretchResult]:
+        """In one transaction: journal, ledger, dead letters, positions. Returns those that were new.
+
+        A stretch that ends at or before the applied position is skipped, one that starts there is applied,
+        anything else raises PositionConflict and changes nothing.
+        """
+        ...
+
+    def buried(self, partition: int) -> list[int]:
+        """Offsets of records that kill their task."""
+        ...
+
+
+class Snapshot(Protocol):
+    """One moment of the store: points and the journal's tail together, so that no delta is missed or met twice."""
+
+    def read(
+        self,
+        meter: RegisteredMeter,
+        *,
+        where: Mapping[str, Sequence[str]],
+        by: Sequence[str],
+        start_s: int | None,
+        end_s: int | None,
+        step_s: int | None,
+    ) -> pl.DataFrame:
+        """Aggregates of [start_s, end_s), grouped by the labels `by` and, if `step_s` is given, by bucket.
+
+        Columns: one text column a label in `by`, `bucket_s` (only with `step_s`; multiples of it since the epoch),
+        `n`, `n_value`, `sum`, `exact`, `min`, `max`. Bounds and step are whole minutes. Without `by` and `step_s` there
+        is always one row. Aggregates that the meter does not compute are null (`n_value` 0).
+        """
+        ...
+
+    def ledger(self) -> dict[int, Ledger]:
+        """Per partition."""
+        ...
+
+    def applied(self) -> dict[int, int]: ...
+
+    def lag(self, *, since_ms: int) -> Lag | None: ...
+
+
+class Upkeep(Protocol):
+    """What the keeper does. Every step may be broken off anywhere and done again, and never shows in an answer."""
+
+    def marks(self) -> Marks: ...
+
+    def fold(self, *, most_points: int) -> Folded:
+        """Takes the oldest entries of the journal into the points: whole ones, at least one if any waits."""
+        ...
+
+    def roll(self, *, now_ms: int, delay_s: int, slice_series: int) -> bool:
+        """Rolls up one slice of a closed hour or day; False when nothing is due."""
+        ...
+
+    def letters_position(self, log_identity: str) -> int:
+        """The next offset of the stream `dead` to take in."""
+        ...
+
+    def add_letters(self, log_identity: str, stretch: Stretch, found: Sequence[DeadLetter]) -> bool:
+        """Takes in the letters of a stretch of the stream `dead`, by the same rule as `Sink.apply`."""
+        ...
+
+    def prune(self, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned: ...
+
+    def checkpoint(self) -> bool:
+        """Makes all that was applied so far durable; True if that succeeded."""
+        ...
+
+
+class Store(Registry, Sink, Upkeep, Protocol):
+    """Everything. A process opens one and may use it from several threads."""
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]: ...
+
+    def journal_since(self, sequence: int) -> list[tuple[int, pl.DataFrame]]:
+        """Applied batches after `sequence` in order, as (sequence, deltas): what `live` follows."""
+        ...
+
+    def journal_end(self) -> int: ...
+
+    def dead_letters(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]: ...
+
+    def dead_letter_counts(self) -> dict[tuple[str, str], int]:
+        """(hop, reason) -> events."""
+        ...
+
+    def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
+        """This role is alive and says so, with a few facts for `status`."""
+        ...
+
+    def beats(self) -> dict[str, tuple[int, dict[str, Any]]]:
+        """role -> (when, facts)."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,61 @@
+"""Dead letters: kept with their reason, counted for ever, the oldest dropped when they need too much room."""
+
+import sqlite3
+from collections.abc import Iterable
+
+from tallymark.store.model import DeadLetter
+from tallymark.store.sqlite.marks import add_to_mark, read_mark
+
+_COLUMNS = "hop, reason, detail, events, raw, at_ms, partition, offset"
+
+
+def add_letters(connection: sqlite3.Connection, letters: Iterable[DeadLetter]) -> None:
+    """Within a transaction that moves the position they came from, which is what makes this happen once."""
+    for letter in letters:
+        connection.execute(
+            f"INSERT INTO letters ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                letter.hop,
+                letter.reason,
+                letter.detail,
+                letter.events,
+                letter.raw,
+                letter.at_ms,
+                letter.partition,
+                letter.offset,
+            ),
+        )
+        connection.execute(
+            "INSERT INTO letter_counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET events = events + excluded.events",
+            (letter.hop, letter.reason, letter.events),
+        )
+        add_to_mark(connection, "letter_bytes", len(letter.raw))
+
+
+def newest_letters(connection: sqlite3.Connection, *, limit: int) -> list[tuple[int, DeadLetter]]:
+    rows = connection.execute(f"SELECT letter_id, {_COLUMNS} FROM letters ORDER BY letter_id DESC LIMIT ?", (limit,))
+    return [(letter_id, DeadLetter(*fields)) for letter_id, *fields in rows]
+
+
+def letter_counts(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
+    rows = connection.execute("SELECT hop, reason, events FROM letter_counts ORDER BY hop, reason")
+    return {(hop, reason): events for hop, reason, events in rows}
+
+
+def drop_oldest_letters(connection: sqlite3.Connection, *, keep_bytes: int, most: int = 500) -> int:
+    """Within a transaction: deletes at most this many of the oldest while they take more room than allowed."""
+    surplus = read_mark(connection, "letter_bytes") - keep_bytes
+    if surplus <= 0:
+        return 0
+    going: list[tuple[int]] = []
+    freed = 0
+    for letter_id, size in connection.execute(
+        "SELECT letter_id, LENGTH(raw) FROM letters ORDER BY letter_id LIMIT ?", (most,)
+    ).fetchall():
+        if freed >= surplus:
+            break
+        going.append((letter_id,))
+        freed += size
+    connection.executemany("DELETE FROM letters WHERE letter_id = ?", going)
+    add_to_mark(connection, "letter_bytes", -freed)
+    return len(going)

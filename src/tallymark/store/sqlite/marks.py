@@ -1,0 +1,28 @@
+"""Marks: the single numbers that say how far something has come."""
+
+import sqlite3
+from typing import Literal
+
+from tallymark.store.model import Marks
+
+Mark = Literal["revision", "journal_end", "folded", "hours_through", "days_through", "letter_bytes"]
+
+
+def read_marks(connection: sqlite3.Connection) -> Marks:
+    """In one statement, so that they belong together."""
+    values = dict(connection.execute("SELECT name, value FROM marks").fetchall())
+    return Marks(
+        values["revision"], values["journal_end"], values["folded"], values["hours_through"], values["days_through"]
+    )
+
+
+def read_mark(connection: sqlite3.Connection, name: Mark) -> int:
+    return int(connection.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()[0])
+
+
+def set_mark(connection: sqlite3.Connection, name: Mark, value: int) -> None:
+    connection.execute("UPDATE marks SET value = ? WHERE name = ?", (value, name))
+
+
+def add_to_mark(connection: sqlite3.Connection, name: Mark, amount: int) -> None:
+    connection.execute("UPDATE marks SET value = value + ? WHERE name = ?", (amount, name))

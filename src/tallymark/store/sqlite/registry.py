@@ -1,0 +1,107 @@
+"""The registry: definitions of meters, their versions, since where they count and since where they are broken."""
+
+import difflib
+import sqlite3
+
+import msgspec
+
+from tallymark.meters.model import BUILT_IN, Meter
+from tallymark.store.model import LiveMeters, RegisteredMeter
+from tallymark.store.protocol import StoreError, UnknownMeter
+from tallymark.store.sqlite.connection import Connections, reading, writing
+from tallymark.store.sqlite.marks import add_to_mark, read_mark
+
+# The newest version of every meter that is not deleted. A version is broken as a whole, whichever partition it was.
+_NEWEST = """
+    SELECT meter_id, version, definition, created_ms,
+           (SELECT reason FROM broken WHERE broken.meter_id = meters.meter_id ORDER BY partition LIMIT 1)
+      FROM meters
+     WHERE deleted_ms IS NULL
+       AND version = (SELECT MAX(version) FROM meters AS versions WHERE versions.name = meters.name)
+     ORDER BY name
+"""
+
+
+class SqliteRegistry:
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._live: LiveMeters | None = None
+
+    def live_meters(self) -> LiveMeters:
+        """Asked before every batch: reads one number unless something changed."""
+        connection = self._connections.mine()
+        live = self._live
+        if live is None or live.revision != read_mark(connection, "revision"):
+            with reading(connection):
+                revision = read_mark(connection, "revision")
+                live = LiveMeters(revision, tuple(meter for meter in _newest(connection) if meter.broken is None))
+            self._live = live
+        return live
+
+    def meters(self) -> list[RegisteredMeter]:
+        return _newest(self._connections.mine())
+
+    def meter(self, name: str) -> RegisteredMeter:
+        return _find(self.meters(), name)
+
+    def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+        connection = self._connections.mine()
+        with writing(connection):
+            known = {registered.meter.name: registered for registered in _newest(connection)}.get(meter.name)
+            if known is not None and known.meter == meter:
+                return known
+            if meter.name == BUILT_IN.name:
+                raise StoreError(f"the meter {meter.name} is built in and cannot be redefined; choose another name")
+            version = 1 + int(
+                connection.execute(
+                    "SELECT COALESCE(MAX(version), 0) FROM meters WHERE name = ?", (meter.name,)
+                ).fetchone()[0]
+            )
+            inserted = connection.execute(
+                "INSERT INTO meters (name, version, definition, created_ms) VALUES (?, ?, ?, ?)",
+                (meter.name, version, msgspec.json.encode(meter).decode(), now_ms),
+            )
+            add_to_mark(connection, "revision", 1)
+            meter_id = inserted.lastrowid
+            assert meter_id is not None
+            return RegisteredMeter(meter_id, version, meter, now_ms)
+
+    def delete_meter(self, name: str, *, now_ms: int) -> None:
+        """Its points stay; defined again, it is a new version that counts from zero."""
+        connection = self._connections.mine()
+        with writing(connection):
+            if name == BUILT_IN.name:
+                raise StoreError(f"the meter {name} is built in and cannot be deleted")
+            _find(_newest(connection), name)
+            connection.execute("UPDATE meters SET deleted_ms = ? WHERE name = ? AND deleted_ms IS NULL", (now_ms, name))
+            add_to_mark(connection, "revision", 1)
+
+    def live_from(self, meter_id: int) -> dict[int, int]:
+        """partition -> first offset that this version of a meter counted."""
+        rows = self._connections.mine().execute(
+            "SELECT partition, offset FROM live_from WHERE meter_id = ? ORDER BY partition", (meter_id,)
+        )
+        return dict(rows.fetchall())
+
+    def broken_since(self, meter_id: int) -> dict[int, tuple[int, str]]:
+        """partition -> (start of the first stretch it failed on, why)."""
+        rows = self._connections.mine().execute(
+            "SELECT partition, offset, reason FROM broken WHERE meter_id = ? ORDER BY partition", (meter_id,)
+        )
+        return {partition: (offset, reason) for partition, offset, reason in rows}
+
+
+def _newest(connection: sqlite3.Connection) -> list[RegisteredMeter]:
+    return [
+        RegisteredMeter(meter_id, version, msgspec.json.decode(definition, type=Meter), created_ms, broken)
+        for meter_id, version, definition, created_ms, broken in connection.execute(_NEWEST).fetchall()
+    ]
+
+
+def _find(meters: list[RegisteredMeter], name: str) -> RegisteredMeter:
+    by_name = {registered.meter.name: registered for registered in meters}
+    if name not in by_name:
+        near = difflib.get_close_matches(name, by_name, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else "`tallymark meters list` shows those there are"
+        raise UnknownMeter(f"no meter is called {name}; {hint}")
+    return by_name[name]

@@ -1,0 +1,91 @@
+"""Rolling up: closed hours are summed from minutes and closed days from hours, some series at a time."""
+
+import sqlite3
+from dataclasses import dataclass
+
+from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S, floor
+from tallymark.store.model import Marks
+from tallymark.store.sqlite.connection import writing
+from tallymark.store.sqlite.marks import Mark, read_marks, set_mark
+from tallymark.store.sqlite.points import SUMMED
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    grain_s: int
+    finer_s: int
+    mark: Mark
+
+    def slice_statement(self) -> str:
+        # From series to points: a seek for each series. The CROSS JOIN keeps SQLite from turning that round.
+        return f"""
+            INSERT INTO points_{self.grain_s}
+            SELECT series.series_id, :bucket, {SUMMED}
+              FROM series CROSS JOIN points_{self.finer_s} AS points ON points.series_id = series.series_id
+               AND points.bucket_s >= :bucket AND points.bucket_s < :bucket + {self.grain_s}
+             WHERE series.series_id > :after AND series.series_id <= :through
+             GROUP BY series.series_id
+        """
+
+
+_HOURS = _Level(HOUR_S, MINUTE_S, "hours_through")
+_DAYS = _Level(DAY_S, HOUR_S, "days_through")
+
+
+def roll(connection: sqlite3.Connection, *, now_s: int, delay_s: int, slice_series: int) -> bool:
+    """Does one slice of what is due, hours before days; False when nothing is.
+
+    Rows of a bucket beyond the mark are not read yet, so a bucket may take many short transactions. The mark moves in
+    the last of them.
+    """
+    return any(
+        _roll_level(connection, level, now_s=now_s, delay_s=delay_s, slice_series=slice_series)
+        for level in (_HOURS, _DAYS)
+    )
+
+
+def _roll_level(connection: sqlite3.Connection, level: _Level, *, now_s: int, delay_s: int, slice_series: int) -> bool:
+    # Looked at first without the right to write: an idle keeper must not hold up the sink.
+    marks = read_marks(connection)
+    if getattr(marks, level.mark) >= _closed_through(level, marks, now_s - delay_s):
+        return False
+    with writing(connection):
+        marks = read_marks(connection)
+        closed = _closed_through(level, marks, now_s - delay_s)
+        if getattr(marks, level.mark) >= closed:
+            return False
+        bucket = connection.execute(
+            "SELECT MIN(bucket_s) FROM unrolled WHERE grain_s = ? AND bucket_s < ?", (level.grain_s, closed)
+        ).fetchone()[0]
+        # Nothing lies between the mark and this bucket. Moving the mark first keeps it so: what still comes in there
+        # is late, and the bucket in progress stays the lowest.
+        set_mark(connection, level.mark, closed if bucket is None else int(bucket))
+        if bucket is not None and _roll_slice(connection, level, int(bucket), slice_series):
+            _finish(connection, level, int(bucket))
+    return True
+
+
+def _closed_through(level: _Level, marks: Marks, time_s: int) -> int:
+    """Buckets before this may be rolled: their end has passed, and a day's hours are all rolled."""
+    return floor(time_s if level is _HOURS else marks.hours_through, level.grain_s)
+
+
+def _roll_slice(connection: sqlite3.Connection, level: _Level, bucket: int, slice_series: int) -> bool:
+    """Sums the next series of this bucket; True when that were the last."""
+    progress = connection.execute(
+        "SELECT through_series FROM rolling WHERE grain_s = ? AND bucket_s = ?", (level.grain_s, bucket)
+    ).fetchone()
+    after = int(progress[0]) if progress is not None else 0
+    through = after + slice_series
+    connection.execute(level.slice_statement(), {"bucket": bucket, "after": after, "through": through})
+    connection.execute("INSERT OR REPLACE INTO rolling VALUES (?, ?, ?)", (level.grain_s, bucket, through))
+    last = connection.execute("SELECT COALESCE(MAX(series_id), 0) FROM series").fetchone()[0]
+    return through >= int(last)
+
+
+def _finish(connection: sqlite3.Connection, level: _Level, bucket: int) -> None:
+    connection.execute("DELETE FROM rolling WHERE grain_s = ?", (level.grain_s,))
+    connection.execute("DELETE FROM unrolled WHERE grain_s = ? AND bucket_s = ?", (level.grain_s, bucket))
+    set_mark(connection, level.mark, bucket + level.grain_s)
+    if level is _HOURS:
+        connection.execute("INSERT OR IGNORE INTO unrolled VALUES (?, ?)", (DAY_S, floor(bucket, DAY_S)))

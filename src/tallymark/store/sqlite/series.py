@@ -1,0 +1,85 @@
+"""Series: the number that stands for one combination of labels of one meter."""
+
+import sqlite3
+from collections.abc import Sequence
+from itertools import islice
+
+import msgspec
+
+from tallymark.store.deltas import SEPARATOR
+from tallymark.store.sqlite.connection import writing
+
+SeriesKey = tuple[int, str | None]
+"""(meter_id, label values joined as in deltas); None is the sum over all series of the meter"""
+
+SUM_OF_ALL = ""
+"""what `labels` holds for that sum: not a JSON array, so no labels can collide with it"""
+
+NEW_AT_ONCE = 4_000
+MAX_CACHED = 500_000
+
+
+def labels_text(values: Sequence[str]) -> str:
+    """Label values as the store writes them: a JSON array."""
+    return msgspec.json.encode(list(values)).decode()
+
+
+class SeriesNumbers:
+    """Numbers of series, made on first sight; those met lately are kept in memory."""
+
+    def __init__(self) -> None:
+        self._known: dict[SeriesKey, int] = {}
+
+    def of(self, connection: sqlite3.Connection, keys: Sequence[SeriesKey]) -> list[int]:
+        """One number a key. Makes new ones in transactions of their own: a series without points changes no answer."""
+        found = {key: self._known[key] for key in keys if key in self._known}
+        unknown = iter([key for key in dict.fromkeys(keys) if key not in found])
+        while some := list(islice(unknown, NEW_AT_ONCE)):
+            found |= self._look_up_or_make(connection, some)
+        self._remember(found)
+        return [found[key] for key in keys]
+
+    def _look_up_or_make(self, connection: sqlite3.Connection, keys: Sequence[SeriesKey]) -> dict[SeriesKey, int]:
+        found = _look_up(connection, keys)
+        missing = [key for key in keys if key not in found]
+        if missing:
+            with writing(connection):
+                # Another keeper may have made some since.
+                found |= _look_up(connection, missing)
+                found |= {key: _make(connection, key) for key in missing if key not in found}
+        return found
+
+    def _remember(self, found: dict[SeriesKey, int]) -> None:
+        self._known |= found
+        surplus = len(self._known) - MAX_CACHED
+        for key in list(islice(self._known, max(surplus, 0))):
+            del self._known[key]
+
+
+def _labels(key: SeriesKey) -> str:
+    return SUM_OF_ALL if key[1] is None else labels_text(key[1].split(SEPARATOR))
+
+
+def _look_up(connection: sqlite3.Connection, keys: Sequence[SeriesKey]) -> dict[SeriesKey, int]:
+    found = {}
+    for key in keys:
+        row = connection.execute(
+            "SELECT series_id FROM series WHERE meter_id = ? AND labels = ?", (key[0], _labels(key))
+        ).fetchone()
+        if row is not None:
+            found[key] = int(row[0])
+    return found
+
+
+def _make(connection: sqlite3.Connection, key: SeriesKey) -> int:
+    meter_id, values = key
+    series_id = connection.execute(
+        "INSERT INTO series (meter_id, labels) VALUES (?, ?)", (meter_id, _labels(key))
+    ).lastrowid
+    assert series_id is not None
+    if values is not None:
+        connection.executemany(
+            "INSERT INTO series_labels VALUES (?, ?, ?, ?)",
+            [(meter_id, place, value, series_id) for place, value in enumerate(values.split(SEPARATOR))],
+        )
+    return series_id

@@ -1,0 +1,169 @@
+"""One child process: its command, its log file, and how it ended."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tallymark.supervisor.backoff import BackOff
+from tallymark.supervisor.processes import start_time
+
+LOG_BYTES = 10_000_000
+LOG_GENERATIONS = 3
+WRONG_USAGE = 2
+
+
+@dataclass(frozen=True)
+class ChildSpec:
+    """What to run. The supervisor knows nothing else about a role, so tests run small scripts instead."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    spoken: str = ""
+    """what people call it: `Spark` for the pipeline"""
+    announces: bool = True
+    """it writes run/<name>.json once it can work, and `ready` waits for that"""
+    stop_s: float = 10.0
+    """how long it may take to stop before it is killed"""
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a child ended: in words, and whether a restart could help."""
+
+    reason: str
+    last_line: str
+    lived_s: float
+    wrong_usage: bool
+
+
+class Child:
+    """A process that can be started again and again under one name."""
+
+    def __init__(self, spec: ChildSpec, *, folder: Path) -> None:
+        self.spec = spec
+        self.back_off = BackOff()
+        self.due: float | None = None
+        """when to start it (monotonic seconds); None while it runs or shall not run"""
+        self._folder = folder
+        self._place = folder / "run" / f"{spec.name}.json"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
+        self._log_from = 0
+
+    @property
+    def log_file(self) -> Path:
+        return self._folder / "logs" / f"{self.spec.name}.log"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None
+
+    @property
+    def identity(self) -> list[int]:
+        """Pid and start time, by which a later supervisor knows this very process."""
+        pid = self._process.pid if self._process else 0
+        return [pid, start_time(pid) or 0]
+
+    def start(self) -> None:
+        rotate(self.log_file)
+        self._place.unlink(missing_ok=True)
+        self.due = None
+        self._started = time.monotonic()
+        with open(self.log_file, "ab") as log:
+            self._log_from = log.tell()
+            self._process = subprocess.Popen(
+                self.spec.command,
+                # Held open and never written: its end tells the child that the supervisor is gone, even by kill -9.
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.spec.environment, "TALLYMARK_SUPERVISED": "1"},
+                # Its own group: Ctrl-C reaches the supervisor alone, and whatever the child left behind can be found.
+                process_group=0,
+            )
+
+    def announced(self) -> dict[str, Any] | None:
+        """What the running process wrote into the run folder; None until it is ready."""
+        if self._process is None:
+            return None
+        try:
+            facts = json.loads(self._place.read_bytes())
+        except (OSError, ValueError):
+            return None
+        return facts if isinstance(facts, dict) and facts.get("pid") == self._process.pid else None
+
+    def died(self) -> Death | None:
+        """How the process ended, once, after it has; None while it runs."""
+        process = self._process
+        if process is None or os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return None
+        # Not reaped yet, so the number of the group cannot belong to anybody else: clear what the child left behind
+        # (a JVM whose Python side was killed) before the next one opens the same files.
+        self._signal_group(signal.SIGKILL)
+        code = process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+        self._process = None
+        self._place.unlink(missing_ok=True)
+        lived_s = time.monotonic() - self._started
+        return Death(_spoken(code), last_line(self.log_file, self._log_from), lived_s, code == WRONG_USAGE)
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM to the process alone: it knows best how to stop what it started."""
+        self.due = None
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.due = None
+        if self._process is not None:
+            self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        # PermissionError: on some systems, when nothing but the zombie is left.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+def rotate(log_file: Path) -> None:
+    """Move a log file that has grown large aside; the oldest generation goes."""
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    if not log_file.exists() or log_file.stat().st_size < LOG_BYTES:
+        return
+    for generation in range(LOG_GENERATIONS, 0, -1):
+        older = log_file.with_name(f"{log_file.name}.{generation}")
+        newer = log_file.with_name(f"{log_file.name}.{generation - 1}") if generation > 1 else log_file
+        if newer.exists():
+            newer.replace(older)
+
+
+def last_line(log_file: Path, start: int) -> str:
+    """The last line that is not empty, of what was logged after `start`; cut to fit a line of a terminal."""
+    try:
+        with open(log_file, "rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(start, size - 8192))
+            lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+    except OSError:
+        return ""
+    line = next((line for line in reversed(lines) if line), "")
+    return line if len(line) <= 200 else line[:199] + "…"
+
+
+def _spoken(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

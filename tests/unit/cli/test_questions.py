@@ -1,0 +1,174 @@
+"""Asking and sending, against a small service."""
+
+import json
+
+import pytest
+
+from tallymark.cli import main
+
+
+@pytest.fixture
+def views(fake_service):
+    fake_service.meters["views"] = {"name": "views", "event": "view", "by": ["video", "country"], "compute": ["count"]}
+    for number, (video, country) in enumerate([("A", "KR"), ("A", "DE"), ("B", "KR")]):
+        props = {"video": video, "country": country}
+        fake_service.events["view", str(number)] = {"event": "view", "time": 60_000, "value": 2, "props": props}
+    return fake_service
+
+
+def test_send_makes_one_event_with_an_id_and_a_time(fake_service, capsys):
+    assert main(["send", "view", "video=A", "--value", "3", "n=2", "zip=007", "ok=true"]) == 0
+    assert capsys.readouterr().out == "1 accepted\n"
+    ((_, identity), event), *rest = fake_service.events.items()
+    assert rest == []
+    assert len(identity) == 32
+    assert event["props"] == {"video": "A", "n": 2, "zip": "007", "ok": True}
+    assert event["value"] == 3
+    assert event["time"] > 1_700_000_000_000
+
+
+def test_send_gives_the_key_as_bearer(fake_service, monkeypatch):
+    monkeypatch.setenv("TALLYMARK_KEY", "secret")
+    assert main(["send", "view"]) == 0
+    assert fake_service.requests[-1][2]["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("fate", ["503", "silent", "half"])
+def test_send_retries_with_the_same_id(fake_service, fate, tmp_path):
+    fake_service.script = [fate]
+    lines = [json.dumps({"event": "view", "id": str(number), "time": 0, "props": {}}) for number in range(6)]
+    (tmp_path / "f").write_text("\n".join(lines))
+    assert main(["send", "--file", str(tmp_path / "f")]) == 0
+    assert len(fake_service.events) == 6
+    assert len(fake_service.requests) == 2
+    resent = fake_service.requests[1][3].splitlines()
+    assert len(resent) == (3 if fate == "half" else 6)
+
+
+def test_a_retried_batch_without_ids_carries_the_same_idempotency_key(fake_service, tmp_path):
+    fake_service.script = ["503"]
+    (tmp_path / "f").write_text('{"event": "view"}\n')
+    assert main(["send", "--file", str(tmp_path / "f")]) == 0
+    first, second = (request[2]["idempotency-key"] for request in fake_service.requests)
+    assert first == second
+
+
+def test_a_file_is_sent_in_batches_and_refusals_name_their_line(fake_service, tmp_path, capsys):
+    lines = [json.dumps({"event": "view", "id": str(number)}) for number in range(2500)]
+    lines[1200] = json.dumps({"event": "bad", "id": "x"})
+    lines[7] = "{nonsense"
+    lines[9] = ""
+    (tmp_path / "f.ndjson").write_text("\n".join(lines))
+    assert main(["send", "--file", str(tmp_path / "f.ndjson"), "--output", "json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["accepted"], told["rejected"]) == (2497, 2)
+    assert {(error["place"], error["code"]) for error in told["errors"]} == {(8, "bad_json"), (1201, "bad_event")}
+    assert len(fake_service.requests) == 3
+
+
+def test_all_refused_is_reported_with_the_reason(fake_service, capsys):
+    assert main(["send", "bad"]) == 1
+    told = capsys.readouterr()
+    assert told.out == "0 accepted, 1 rejected\n"
+    assert "bad_event: is bad" in told.err
+
+
+def test_waiting_in_vain_fails_and_says_so(fake_service, capsys):
+    assert main(["send", "view", "--wait", "--timeout", "1"]) == 1
+    assert "wait=applied&timeout=1" in fake_service.requests[0][1]
+    assert "not in the counts after 1 s" in capsys.readouterr().err
+
+
+def test_total_with_filters(views, capsys):
+    assert main(["total", "views", "video=A"]) == 0
+    assert "label.video=A" in views.requests[-1][1]
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["count", "sum", "min", "max"]
+    assert row.split() == ["2", "4", "2", "2"]
+
+
+def test_series_and_top(views, capsys):
+    assert main(["series", "views", "--step", "1m", "--from", "0", "--to", "120000"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["1970-01-01T00:01:00Z", "3"]
+    assert main(["top", "views", "--by", "video", "-k", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["1", "A", "2"]
+
+
+def test_relative_times_are_no_options(views, capsys):
+    views.answers["/v1/meters/views/total"] = 200, {"value": {"count": 1}}
+    assert main(["total", "views", "--from", "-1h", "--to", "-5m", "video=A"]) == 0
+    assert views.requests[-1][1] == "/v1/meters/views/total?label.video=A&from=-1h&to=-5m"
+
+
+def test_json_is_the_answer_as_it_came(views, capsys):
+    assert main(["total", "views", "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["value"]["count"] == 3
+
+
+def test_a_refusal_of_the_service_is_one_line(views, capsys):
+    assert main(["meters", "show", "veiws"]) == 1
+    assert capsys.readouterr().err == "tallymark meters: no meter veiws (HTTP 404)\n"
+
+
+def test_late_counts_are_said_beside_the_table(views, capsys):
+    views.answers["/v1/meters/views/total"] = 200, {"value": {"count": 1}, "freshness": {"lag_ms": 60_000}}
+    assert main(["total", "views"]) == 0
+    told = capsys.readouterr()
+    assert told.out.split() == ["count", "1"]
+    assert "60.0 s behind" in told.err
+
+
+FILE = """
+meters:
+  - {name: views, event: view, by: [video, country], compute: [count]}
+  - {name: sales, event: sale, compute: [count, sum], decimals: 2}
+"""
+
+
+def test_meters_are_checked_planned_and_applied_from_a_file(fake_service, tmp_path, capsys):
+    path = tmp_path / "meters.yaml"
+    path.write_text(FILE)
+    assert main(["meters", "check", str(path)]) == 0
+    assert fake_service.requests == []
+    fake_service.meters["views"] = {"name": "views", "event": "view", "by": ["video"], "compute": ["count"]}
+    fake_service.meters["old"] = {"name": "old", "event": "old"}
+    capsys.readouterr()
+    assert main(["meters", "plan", str(path), "--output", "json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned == {
+        "added": ["sales"],
+        "changed": ["views"],
+        "unchanged": [],
+        "not_in_file": ["old"],
+        "applied": False,
+    }
+    assert "sales" not in fake_service.meters
+    assert main(["meters", "apply", str(path)]) == 0
+    assert fake_service.meters["views"]["by"] == ["video", "country"]
+    assert fake_service.meters["sales"]["decimals"] == 2
+    assert main(["meters", "plan", str(path)]) == 0
+    assert "nothing to change; 2 meters" in capsys.readouterr().out
+
+
+def test_every_mistake_in_a_file_has_its_line(tmp_path, capsys):
+    (tmp_path / "m.yaml").write_text("meters:\n  - {name: a, evnt: x}\n  - {name: b, event: y, compute: [cuont]}\n")
+    assert main(["meters", "check", str(tmp_path / "m.yaml")]) == 1
+    told = capsys.readouterr().err
+    assert "m.yaml:2:" in told
+    assert "m.yaml:3:" in told
+    assert "did you mean 'count'?" in told
+
+
+def test_meters_are_added_listed_and_deleted(fake_service, capsys):
+    assert main(["meters", "add", "views", "--event", "view", "--by", "video,country", "--compute", "count,sum"]) == 0
+    assert fake_service.meters["views"]["by"] == ["video", "country"]
+    capsys.readouterr()
+    assert main(["meters", "list"]) == 0
+    assert "video, country" in capsys.readouterr().out
+    assert main(["meters", "delete", "views"]) == 0
+    assert fake_service.meters == {}
+
+
+def test_what_comes_later_says_so(capsys):
+    assert main(["meters", "backfill", "views"]) == 1
+    assert "not in this version" in capsys.readouterr().err

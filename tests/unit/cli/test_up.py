@@ -1,0 +1,45 @@
+"""`tallymark up` refuses what cannot work before it starts anything."""
+
+import socket
+
+import pytest
+
+from tallymark.cli import main
+from tallymark.supervisor.lock import FolderLock
+
+
+def test_a_port_in_use_is_refused_with_the_way_out(capsys, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["up", "--data", str(tmp_path / "d"), "--port", str(port)]) == 1
+    told = capsys.readouterr().err
+    assert f"port {port} on 127.0.0.1 is in use" in told
+    assert "--port" in told
+    assert told.count("\n") == 1
+
+
+def test_a_folder_in_use_is_refused_even_if_the_port_is_taken_too(capsys, tmp_path):
+    # The usual case: the same command typed twice. The folder is the better explanation.
+    with FolderLock(tmp_path) as lock, socket.create_server(("127.0.0.1", 0)) as taken:
+        lock.write(address="127.0.0.1:8080", children={})
+        assert main(["up", "--data", str(tmp_path), "--port", str(taken.getsockname()[1])]) == 1
+    assert "already runs on" in capsys.readouterr().err
+
+
+def test_a_wrong_file_of_meters_is_refused_before_anything_starts(capsys, tmp_path):
+    (tmp_path / "m.yaml").write_text("meters:\n  - {name: a}\n")
+    assert main(["up", "--data", str(tmp_path / "d"), "--meters", str(tmp_path / "m.yaml")]) == 1
+    assert "m.yaml:2:" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::", "example.org"])
+def test_only_loopback_is_served(capsys, host):
+    assert main(["up", "--host", host]) == 2
+    assert host in capsys.readouterr().err
+
+
+def test_a_data_folder_that_cannot_be_made_is_refused(capsys, tmp_path):
+    (tmp_path / "file").touch()
+    assert main(["up", "--data", str(tmp_path / "file" / "d")]) == 1
+    assert "--data" in capsys.readouterr().err

@@ -1,0 +1,194 @@
+"""One public port: what is not the collector's own is answered by the query service."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallymark.collector.health import merged
+from tallymark.testing import until
+
+
+class Query(BaseHTTPRequestHandler):
+    """Answers like a query service: an echo, a large answer in chunks, and an endless stream."""
+
+    protocol_version = "HTTP/1.1"
+    connections: set[Any]
+    left: threading.Event
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.connections.add(self.client_address)
+        if self.path == "/live":
+            self._live()
+        elif self.path == "/large":
+            self._large()
+        elif self.path == "/cut":
+            self.send_response(200)
+            self.send_header("content-length", "1000")
+            self.end_headers()
+            self.wfile.write(b"x" * 10)
+            self.close_connection = True
+        elif self.path == "/readyz":
+            self._reply(200, {"ready": True, "applied": 7})
+        else:
+            self._reply(200, {"path": self.path, "method": self.command, "cookie": self.headers.get("cookie")})
+
+    do_DELETE = do_HEAD = do_GET
+
+    def do_PUT(self) -> None:
+        self.connections.add(self.client_address)
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self._reply(201, {"path": self.path, "body": body.decode(), "type": self.headers["content-type"]})
+
+    def _reply(self, status: int, content: dict[str, Any]) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _large(self) -> None:
+        self.send_response(200)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for number in range(100):
+            self.wfile.write(b"1000\r\n" + b"%x" % (number % 16) * 4096 + b"\r\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _live(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        try:
+            while not self.left.wait(0.02):
+                self.wfile.write(b"data: tick\n\n")
+        except OSError:
+            self.left.set()
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Iterator[Any]:
+    Query.connections, Query.left = set(), threading.Event()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Query)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    (tmp_path / "run").mkdir(exist_ok=True)
+    (tmp_path / "run" / "query.json").write_text(json.dumps({"address": f"127.0.0.1:{server.server_port}"}))
+    yield server
+    Query.left.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.usefixtures("query")
+def test_requests_and_answers_pass_through(collector: Any) -> None:
+    got = collector.get("/v1/meters/views/total?video=A%20B", cookie="a=b")
+    assert (got.status, got.headers["content-type"]) == (200, "application/json")
+    assert got.json == {"path": "/v1/meters/views/total?video=A%20B", "method": "GET", "cookie": "a=b"}
+    put = collector.request("PUT", "/v1/meters/views", b'{"event":"view"}', content_type="application/json")
+    assert (put.status, put.json["body"]) == (201, '{"event":"view"}')
+    assert collector.request("DELETE", "/v1/meters/views").json["method"] == "DELETE"
+    assert collector.request("HEAD", "/").status == 200
+    assert collector.get("/large").body == b"".join(b"%x" % (number % 16) * 4096 for number in range(100))
+
+
+@pytest.mark.usefixtures("query")
+def test_connections_to_the_query_service_are_kept(collector: Any) -> None:
+    for _ in range(10):
+        assert collector.get("/").status == 200
+    assert len(Query.connections) == 1
+
+
+@pytest.mark.usefixtures("query")
+def test_live_changes_stream_through_and_end_with_the_client(collector: Any) -> None:
+    with collector.connect() as client:
+        client.sendall(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
+        received = b""
+        while received.count(b"data: tick") < 3:
+            received += client.recv(1000)
+        assert b"text/event-stream" in received
+    assert Query.left.wait(20)
+
+
+@pytest.mark.usefixtures("query")
+def test_an_endless_stream_does_not_hold_up_the_stop(collector: Any) -> None:
+    with collector.connect() as client:
+        client.sendall(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert client.recv(1000)
+        collector.stop()
+
+
+def test_a_query_service_that_is_away_is_503_and_events_are_still_taken(collector: Any) -> None:
+    reply = collector.get("/v1/meters")
+    assert (reply.status, reply.json["code"], reply.headers["retry-after"]) == (503, "query_away", "1")
+    assert collector.post({"event": "view", "id": "1"}).status == 202
+
+
+@pytest.mark.usefixtures("query")
+def test_an_answer_that_breaks_off_is_not_passed_on_as_whole(collector: Any) -> None:
+    reply = collector.get("/cut")
+    assert (reply.status, reply.json["code"]) == (502, "query_failed")
+
+
+def test_a_query_service_that_moved_is_found_again(collector: Any, query: Any, tmp_path: Path) -> None:
+    assert collector.get("/").status == 200
+    query.shutdown()
+    query.server_close()
+    other = ThreadingHTTPServer(("127.0.0.1", 0), Query)
+    other.daemon_threads = True
+    threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    (tmp_path / "run" / "query.json").write_text(json.dumps({"address": f"127.0.0.1:{other.server_port}"}))
+    until(lambda: collector.get("/").status == 200, "the new address is used")
+    other.shutdown()
+    other.server_close()
+
+
+@pytest.mark.usefixtures("query")
+def test_ready_together_means_that_every_role_is(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TALLYMARK_SUPERVISED", "1")
+    collector = make()
+    reply = collector.get("/readyz")
+    assert (reply.status, reply.json["ready"]) == (503, False)
+    assert reply.json["query"] == {"ready": True, "applied": 7}
+    assert reply.json["pipeline"] == {"ready": False, "troubles": ["pipeline has not said that it is ready"]}
+    for role in ("pipeline", "keeper"):
+        (tmp_path / "run" / f"{role}.json").write_text("{}")
+    assert collector.get("/readyz").status == 200
+
+
+def test_too_little_disk_is_not_ready(make: Any) -> None:
+    reply = make(min_free_bytes=10**18).get("/readyz")
+    assert reply.status == 503
+    assert "collector.min_free_bytes = 1,000,000,000,000,000,000" in reply.json["collector"]["troubles"][0]
+
+
+def test_alive_is_alive(collector: Any) -> None:
+    assert collector.get("/healthz").status == 200
+
+
+def test_metrics_of_all_roles_are_one_exposition(collector: Any, tmp_path: Path) -> None:
+    own = "# HELP tallymark_pipeline_x x\n# TYPE tallymark_pipeline_x counter\ntallymark_pipeline_x_total 5.0\n"
+    (tmp_path / "run" / "pipeline.prom").write_text(own)
+    text = collector.get("/metrics").body.decode()
+    assert "tallymark_pipeline_x_total 5.0" in text
+    assert text.count("# TYPE tallymark_collector_events_received_total counter") == 1
+
+
+def test_a_metric_comes_from_the_role_it_is_named_after() -> None:
+    def family(name: str, value: int) -> bytes:
+        return f"# HELP tallymark_{name} x\n# TYPE tallymark_{name} counter\ntallymark_{name} {value}\n".encode()
+
+    texts = {
+        "collector": family("collector_a", 1) + family("log_b", 2) + family("keeper_c", 0),
+        "keeper": family("collector_a", 0) + family("log_b", 0) + family("keeper_c", 3),
+    }
+    assert merged(texts) == family("collector_a", 1) + family("log_b", 2) + family("keeper_c", 3)

@@ -1,0 +1,80 @@
+"""A duty that fails is tried again later, and holds up none of the others."""
+
+import logging
+import threading
+
+import pytest
+
+from tallymark.keeper.duties import PAUSE_S, Duty, Rota
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_each_duty_runs_at_its_own_pace() -> None:
+    clock, ran = Clock(), []
+    rota = Rota(clock=clock)
+    rota.add(Duty("quick", 1.0, lambda: ran.append("quick")))
+    rota.add(Duty("slow", 3.0, lambda: ran.append("slow")))
+    for _ in range(7):
+        rota.run_due()
+        clock.now += 0.5
+    assert ran == ["quick", "slow", "quick", "quick", "quick", "slow"]
+
+
+def test_a_duty_with_more_to_do_comes_again_after_a_moment() -> None:
+    clock, left = Clock(), [True, True, False]
+    rota = Rota(clock=clock)
+    rota.add(Duty("fold", 5.0, lambda: left.pop(0)))
+    rota.run_due()
+    assert rota.next_due() == pytest.approx(clock.now + PAUSE_S)
+    clock.now += PAUSE_S
+    rota.run_due()
+    clock.now += PAUSE_S
+    rota.run_due()
+    assert rota.next_due() == pytest.approx(clock.now + 5.0)
+
+
+def test_a_failing_duty_backs_off_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    clock, ran, broken = Clock(), [], [True]
+
+    def fail() -> None:
+        ran.append("bad")
+        if broken[0]:
+            raise OSError("disk is away")
+
+    rota = Rota(clock=clock)
+    rota.add(Duty("bad", 1.0, fail))
+    rota.add(Duty("good", 1.0, lambda: ran.append("good")))
+    with caplog.at_level(logging.INFO):
+        for _ in range(8):
+            rota.run_due()
+            clock.now += 1.0
+    assert ran.count("good") == 8
+    assert ran.count("bad") == 3  # at 0, 2 and 6 s
+    assert rota.failing() == ["bad"]
+    assert "bad failed 1 times in a row, next try in 2 s: disk is away" in caplog.text
+    broken[0] = False
+    clock.now += 60.0
+    rota.run_due()
+    assert rota.failing() == []
+    assert rota.next_due() == pytest.approx(clock.now + 1.0)
+
+
+def test_it_stops_between_two_duties() -> None:
+    stopping, ran = threading.Event(), []
+    rota = Rota()
+
+    def stop() -> None:
+        ran.append("first")
+        stopping.set()
+
+    rota.add(Duty("first", 0.0, stop))
+    rota.add(Duty("second", 0.0, lambda: ran.append("second")))
+    rota.run(stopping)
+    assert ran == ["first"]

@@ -1,0 +1,88 @@
+"""Refused events come from the log into the dead letters once, whatever happens on the way."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tallymark.keeper.letters import take_in_letters
+from tallymark.keeper.streams import Stream
+from tallymark.log import LocalLogWriter, LogAddress, Outgoing, drop_oldest
+from tallymark.store.model import DeadLetter
+from tallymark.store.sqlite.store import SqliteStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "store.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[LocalLogWriter]:
+    opened = LocalLogWriter(tmp_path / "log", stream="dead", partitions=1, partition_by="none", segment_bytes=4096)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Iterator[Stream]:
+    opened = Stream(LogAddress("local", str(tmp_path / "log"), "dead").open_reader)
+    yield opened
+    opened.close()
+
+
+def letter(number: int, size: int = 10) -> DeadLetter:
+    return DeadLetter("collector", "bad_time", f"letter {number}", 1, b"x" * size, number)
+
+
+def refuse(writer: LocalLogWriter, *letters: DeadLetter) -> None:
+    writer.append([Outgoing(0, msgspec.msgpack.encode(list(letters)), len(letters))])
+
+
+def take_in_all(store: SqliteStore, stream: Stream) -> None:
+    while take_in_letters(store, stream):
+        pass
+
+
+def test_before_the_log_exists_there_is_nothing_to_do(store: SqliteStore, stream: Stream) -> None:
+    assert take_in_letters(store, stream) is False
+
+
+def test_each_letter_comes_once(store: SqliteStore, writer: LocalLogWriter, stream: Stream) -> None:
+    refuse(writer, letter(0), letter(1))
+    refuse(writer, letter(2))
+    take_in_all(store, stream)
+    take_in_all(store, stream)
+    refuse(writer, letter(3))
+    take_in_all(store, stream)
+    assert [found.at_ms for _, found in store.dead_letters()] == [3, 2, 1, 0]
+    assert store.dead_letter_counts() == {("collector", "bad_time"): 4}
+
+
+def test_a_letter_that_does_not_read_is_kept_as_it_is(
+    store: SqliteStore, writer: LocalLogWriter, stream: Stream
+) -> None:
+    writer.append([Outgoing(0, b"\xc1 nonsense", 7)])
+    refuse(writer, letter(1))
+    take_in_all(store, stream)
+    (_, good), (_, bad) = store.dead_letters()
+    assert good == letter(1)
+    assert (bad.reason, bad.events, bad.raw) == ("letter_unreadable", 7, b"\xc1 nonsense")
+
+
+def test_letters_dropped_before_they_were_taken_in_are_reported(
+    store: SqliteStore, writer: LocalLogWriter, stream: Stream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse(writer, letter(0))
+    take_in_all(store, stream)
+    for number in range(1, 12):
+        refuse(writer, letter(number, size=2000))
+    assert drop_oldest(tmp_path / "log" / "dead", 8000) > 0
+    first = writer.positions()[0].first
+    assert first > 1
+    take_in_all(store, stream)
+    assert [found.at_ms for _, found in store.dead_letters()] == [*range(11, first - 1, -1), 0]
+    assert f"{first - 1} records of dead letters" in caplog.text

@@ -1,0 +1,77 @@
+"""The keeper as a process: it works by itself, says so, and stops when asked."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from tallymark.log import Outgoing, open_writer
+from tallymark.settings import Settings
+from tallymark.store import deltas, open_store
+from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
+
+PROGRAM = """
+import sys
+from tallymark.keeper.service import run
+from tallymark.settings import Settings
+settings = Settings(data=sys.argv[1])
+settings.keeper.fold_interval_s = 0.05
+sys.exit(run(settings))
+"""
+
+
+def until(holds: Callable[[], bool], *, deadline_s: float = 30.0) -> None:
+    give_up = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < give_up, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_it_folds_rolls_takes_in_letters_and_stops_cleanly(tmp_path: Path) -> None:
+    settings = Settings(data=str(tmp_path))
+    two_hours_ago = int(time.time()) // 3600 * 3600 - 2 * 3600
+    store = open_store(settings)
+    with_letters = open_writer(settings, "dead")
+    rows = pl.DataFrame([(1, "view", two_hours_ago, 5, 0, None, None, None, None)], schema=deltas.SCHEMA, orient="row")
+    store.apply(
+        [StretchResult(Stretch(0, 0, 5), "log", 1, (1,), deltas.encode(rows), Ledger(accepted=5, counted=5))], now_ms=0
+    )
+    letter = DeadLetter("collector", "bad_time", "why", 1, b"{}", 7)
+    with_letters.append([Outgoing(0, msgspec.msgpack.encode([letter]), 1)])
+
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], env=os.environ | {"POLARS_MAX_THREADS": "1"}
+    )
+    try:
+        until(lambda: store.marks().folded == 1 and store.marks().hours_through > two_hours_ago)
+        until(lambda: [found for _, found in store.dead_letters()] == [letter])
+        until(lambda: store.beats().get("keeper", (0, {}))[1].get("folded") == 1)
+        assert store.beats()["keeper"][1] | {"hours_through": 0, "days_through": 0} == {
+            "folded": 1,
+            "hours_through": 0,
+            "days_through": 0,
+            "waiting": 0,
+            "failing": [],
+        }
+        place = settings.run_folder / "keeper.json"
+        assert json.loads(place.read_text())["pid"] == keeper.pid
+        until((settings.run_folder / "keeper.prom").exists)
+        keeper.send_signal(signal.SIGTERM)
+        assert keeper.wait(timeout=10) == 0
+        assert not place.exists()
+    finally:
+        keeper.kill()
+        keeper.wait()
+    with store.snapshot() as snapshot:
+        events = store.meter("events")
+        total = snapshot.read(events, where={"event": ["view"]}, by=(), start_s=None, end_s=None, step_s=None)
+        assert total["n"].item() == 5
+    with_letters.close()
+    store.close()

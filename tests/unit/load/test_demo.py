@@ -1,0 +1,53 @@
+"""The demo's traffic is what its meters count."""
+
+import threading
+from collections import Counter
+
+from tallymark.client.transport import Answer, NoAnswer, Request
+from tallymark.load.demo import METERS, Audience, deliver, run
+from tallymark.meters import from_mapping
+
+
+class Scripted:
+    """Answers as told, then 202; ends the demo after a number of requests."""
+
+    def __init__(self, stop: threading.Event, *, fates: list[int | None], requests: int) -> None:
+        self.stop, self.fates, self.left = stop, fates, requests
+        self.seen: list[Request] = []
+
+    def exchange(self, request: Request, *, timeout_s: float | None = None) -> Answer:
+        self.seen.append(request)
+        self.left -= 1
+        if self.left <= 0:
+            self.stop.set()
+        fate = self.fates.pop(0) if self.fates else 202
+        if fate is None:
+            raise NoAnswer("gone")
+        return Answer(fate, {"retry-after": "0.01"}, b"{}")
+
+    def close(self) -> None: ...
+
+
+def test_every_event_is_of_a_kind_some_meter_counts_and_has_its_labels():
+    meters = {meter.events[0]: meter for meter in map(from_mapping, METERS)}
+    events = Audience(seed=1).events(2000, now_ms=1_763_208_000_000)
+    assert all(event["event"].startswith("demo_") for event in events)
+    assert all(set(meters[event["event"]].by) <= set(event["props"]) for event in events)
+    assert len({event["id"] for event in events}) == 2000
+    kinds = Counter(event["event"] for event in events)
+    assert set(kinds) == set(meters)
+    assert kinds.most_common(1)[0][0] == "demo_view"
+
+
+def test_meters_first_then_events():
+    stop = threading.Event()
+    transport = Scripted(stop, fates=[], requests=len(METERS) + 2)
+    run(transport, stop, rate=50)
+    assert [request.method for request in transport.seen] == ["PUT"] * len(METERS) + ["POST"] * 2
+
+
+def test_a_batch_without_an_answer_is_sent_again_as_it_was():
+    stop = threading.Event()
+    transport = Scripted(stop, fates=[503, 429, 202], requests=10)
+    deliver(transport, Request("POST", "/v1/events", b"[1]"), stop)
+    assert [request.body for request in transport.seen] == [b"[1]"] * 3

@@ -1,0 +1,97 @@
+"""`tallymark load` against a small service that counts right, or wrong on request."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tallymark.cli import main
+
+QUICK = ["--rate", "20000", "--patience", "10", "--keys", "40", "--output", "json"]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(capsys, *arguments: str) -> tuple[int, dict]:
+    code = main(["load", *QUICK, *arguments])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_right_service_is_found_exact(fake_service, capsys):
+    code, told = run(capsys, "--events", "3000", "--duplicates", "0.05", "--late", "0.02")
+    assert code == 0
+    assert told["sent"] == told["acknowledged"] == 3000
+    assert told["differences"] == []
+    assert told["compared"] > 100
+    assert len(fake_service.events) < 3000
+
+
+def test_servers_with_metrics_are_found_exact(fake_service, capsys):
+    code, told = run(capsys, "--servers", "200", "--metrics", "3", "--events", "400")
+    assert code == 0
+    assert told["acknowledged"] == 400
+    assert told["rate_asked"] == 200
+
+
+@pytest.mark.parametrize("fate", ["503", "429", "silent", "half"])
+def test_an_unclear_answer_is_retried_with_the_same_ids(fake_service, capsys, fate):
+    fake_service.script = [fate, "", fate, fate]
+    code, told = run(capsys, "--events", "2000")
+    assert code == 0
+    assert told["acknowledged"] == 2000
+    assert told["retried"] > 0
+    assert len(fake_service.events) == 2000
+
+
+def test_an_acknowledged_event_that_is_not_counted_is_found(fake_service, capsys):
+    fake_service.script = ["", "lossy"]
+    code, told = run(capsys, "--events", "3000")
+    assert code == 1
+    wrong = {difference["where"].split()[0] for difference in told["differences"] if difference["what"] == "count"}
+    assert wrong >= {"total", "series", "top"}
+    total = next(difference for difference in told["differences"] if difference["where"] == "total")
+    assert (total["what"], total["expected"], total["served"]) == ("count", "3000", "2999")
+
+
+def test_an_event_counted_twice_is_found(fake_service, capsys):
+    assert main(["load", *QUICK, "--events", "500", "--no-check", "--journal", "j"]) == 0
+    capsys.readouterr()
+    (name, identity), event = next(iter(fake_service.events.items()))
+    fake_service.events[name, identity + "again"] = event
+    code, told = run(capsys, "--check", "j")
+    assert code == 1
+    assert {difference["what"] for difference in told["differences"]} == {"count", "sum"}
+
+
+def test_what_is_never_acknowledged_stays_unknown_and_the_bounds_allow_for_it(fake_service, capsys):
+    fake_service.always = "silent"
+    code, told = run(capsys, "--events", "100", "--patience", "0.5", "--journal", "j")
+    assert code == 1
+    assert told["unknown"] == 100
+    assert told["differences"] == []  # counted, though nobody was told: possible, so not wrong
+    fake_service.always = None
+    assert main(["load", "--check", "j"]) == 0
+    fake_service.events.clear()
+    assert main(["load", "--check", "j"]) == 0
+    assert "unknown outcome" in capsys.readouterr().out
+
+
+def test_refused_events_are_reported_and_fail_the_load(fake_service, capsys):
+    fake_service.script = ["400"]
+    code, told = run(capsys, "--events", "200", "--batch", "100", "--connections", "1")
+    assert code == 1
+    assert told["refused"] == 100
+    assert told["reasons"] == {"HTTP 400": 100}
+    assert told["differences"] == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--rate", "0"], ["--duplicates", "5"], ["--seconds", "1", "--events", "1"], ["--events", "0"]]
+)
+def test_wrong_usage_is_said_before_anything_is_sent(fake_service, capsys, wrong):
+    assert main(["load", *wrong]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert fake_service.requests == []

@@ -1,0 +1,169 @@
+"""The deduplication law, against the real claim table and side files."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tallymark.pipeline import claim_table
+from tallymark.pipeline.claim_table import ClaimTable
+from tallymark.pipeline.claims import Claims, Ids
+
+HORIZON_MS = 10_000
+START_MS = 1_763_208_000_000
+
+
+class ListedLog:
+    """A log given as a list of (append time in seconds, id), one event a record."""
+
+    identity = "listed"
+    first = 0
+
+    def __init__(self, records: list[tuple[int, int]]) -> None:
+        self.records = records
+        self.read: list[tuple[int, int]] = []
+
+    def append_ms(self, offset: int) -> int | None:
+        return START_MS + self.records[offset][0] * 1000 if offset < len(self.records) else None
+
+    def offset_at(self, append_ms: int) -> int:
+        return next(
+            (n for n, (at, _) in enumerate(self.records) if START_MS + at * 1000 >= append_ms), len(self.records)
+        )
+
+    def ids(self, start: int, end: int) -> Iterator[Ids]:
+        self.read.append((start, end))
+        for middle in range(start, end, 7):
+            yield self.chunk(middle, min(middle + 7, end))
+
+    def chunk(self, start: int, end: int) -> Ids:
+        part = self.records[start:end]
+        # Ids 0 and 1 share their first 64 bits: only the other 32 tell them apart.
+        high = np.array([max(1, number) for _, number in part], np.uint64) << np.uint64(16)
+        low = np.array([number for _, number in part], np.uint32)
+        return Ids(high, low, np.array([START_MS + at * 1000 for at, _ in part], np.int64))
+
+
+def law(records: list[tuple[int, int]]) -> list[bool]:
+    """True where the previous copy lies at most the horizon before."""
+    last: dict[int, int] = {}
+    duplicates = []
+    for at, number in records:
+        duplicates.append(number in last and (at - last[number]) * 1000 <= HORIZON_MS)
+        last[number] = at
+    return duplicates
+
+
+def run(folder: Path, log: ListedLog, start: int, end: int) -> list[bool]:
+    with Claims(folder, 0, start=start, end=end, horizon_ms=HORIZON_MS, history=log) as claims:
+        return [bool(flag) for flag in claims.duplicates(log.chunk(start, end))]
+
+
+def a_log(rng: random.Random) -> ListedLog:
+    at, records = 0, []
+    for _ in range(rng.randrange(1, 120)):
+        at += rng.choice([0, 0, 1, 2, 5])
+        records.append((at, rng.randrange(12)))
+    return ListedLog(records)
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_any_history_of_cuts_crashes_zombies_and_lost_files_obeys_the_law(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(claim_table, "SMALLEST_BITS", 3)  # so that tables grow and forget all the time
+    for seed in range(block * 60, block * 60 + 60):
+        rng = random.Random(seed)
+        log = a_log(rng)
+        hosts = [tmp_path / f"{seed}-a", tmp_path / f"{seed}-b"]
+        answers: list[bool] = []
+        while (applied := len(answers)) < len(log.records):
+            host = rng.choice(hosts)
+            end = min(len(log.records), applied + rng.randrange(1, 25))
+            answer = run(host, log, applied, end)
+            fate = rng.random()
+            if fate < 0.25:
+                continue  # a crash before the sink: the range will be cut differently
+            if fate < 0.35:
+                assert run(host, log, applied, end) == answer  # a second attempt
+            if fate < 0.42:
+                damage(rng.choice(hosts), rng)
+            answers += answer
+            if fate < 0.5:
+                run(rng.choice(hosts), log, applied, end)  # a zombie after the commit
+        assert answers == law(log.records), f"seed {seed}"
+
+
+def damage(folder: Path, rng: random.Random) -> None:
+    """Lose or garble one of the files, as seen by a new process."""
+    claim_table._opened.clear()
+    for path in folder.glob("0.*"):
+        fate = rng.random()
+        if fate < 0.4:
+            path.unlink()
+        elif fate < 0.7 and path.stat().st_size:
+            content = bytearray(path.read_bytes())
+            # Only bytes that mean something: the rest of the header's page is padding.
+            limit = claim_table.HEADER.itemsize if rng.random() < 0.5 else len(content)
+            spot = rng.randrange(min(limit, len(content)))
+            content[spot] ^= 1 << rng.randrange(8)
+            path.write_bytes(content)
+
+
+def test_a_new_process_of_the_same_boot_goes_on_without_reading_the_log(tmp_path):
+    log = ListedLog([(n, n) for n in range(2, 40)])
+    run(tmp_path, log, 0, 20)
+    claim_table._opened.clear()
+    log.read.clear()
+    assert run(tmp_path, log, 20, 38) == [False] * 18
+    assert log.read == []
+
+
+def test_another_boot_rebuilds_from_the_horizon_only(tmp_path, monkeypatch):
+    log = ListedLog([(n, n % 15 + 2) for n in range(60)])
+    run(tmp_path, log, 0, 50)
+    claim_table._opened.clear()
+    log.read.clear()
+    monkeypatch.setattr(claim_table, "boot_id", lambda: b"another")
+    assert run(tmp_path, log, 50, 60) == law(log.records)[50:]
+    assert log.read == [(39, 50)]  # 50 s - horizon 10 s - margin 1 s
+
+
+def test_a_merge_cut_short_is_not_trusted(tmp_path, monkeypatch):
+    log = ListedLog([(n, n % 5) for n in range(30)])
+    run(tmp_path, log, 0, 10)
+    insert = ClaimTable._insert
+
+    def dies_half_way(table, high, low, time):
+        insert(table, high[: len(high) // 2], low[: len(high) // 2], time[: len(high) // 2])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ClaimTable, "_insert", dies_half_way)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, log, 10, 20)
+    claim_table._opened.clear()
+    assert run(tmp_path, log, 10, 20) == law(log.records)[10:20]
+
+
+def test_a_full_disk_puts_the_table_into_memory(tmp_path, monkeypatch):
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", no_space)
+    log = ListedLog([(n, n % 5) for n in range(30)])
+    assert run(tmp_path, log, 0, 10) + run(tmp_path, log, 10, 30) == law(log.records)
+    assert not (tmp_path / "0.claims").exists()
+
+
+def test_find_tells_ids_apart_by_all_96_bits(tmp_path):
+    table = ClaimTable.create(tmp_path / "t", identity="x", horizon_ms=1, through=0)
+    table = table.with_room(3, oldest_ms=START_MS)
+    high, low = np.array([7, 7, 9], np.uint64), np.array([1, 2, 1], np.uint32)
+    table.merge(high, low, np.array([START_MS, START_MS + 5, START_MS + 6]), through=3)
+    assert table.find(np.array([7, 7, 7, 9], np.uint64), np.array([2, 1, 3, 1], np.uint32)).tolist() == [
+        START_MS + 5,
+        START_MS,
+        -1,
+        START_MS + 6,
+    ]

@@ -1,0 +1,197 @@
+"""What one stretch adds: the counting itself, without Spark."""
+
+import dataclasses
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+def test_a_retried_event_counts_once_even_in_a_later_stretch(path, build):
+    #  12:00               12:01
+    #  [-------------------)[----------
+    #   a      a (retry)      b
+    event = build.event
+    path.process([[event("a", "12:00:01")], [event("a", "12:00:01"), event("b", "12:01:01")]], cuts=[1])
+    assert path.counts() == {"12:00": 1, "12:01": 1}
+    assert path.ledger().duplicate == 1
+
+
+def test_a_copy_within_the_same_frame_counts_once(path, build):
+    path.process([[build.event("a"), build.event("a"), build.event("b")]])
+    assert path.counts() == {"12:00": 2}
+
+
+def test_the_same_id_under_another_event_name_is_another_event(path, build):
+    path.process([[build.event("a", name="view"), build.event("a", name="click")]])
+    assert path.series(1) == {("click",): 1, ("view",): 1}
+
+
+def test_a_copy_after_the_horizon_counts_again(path, build):
+    path.process([[build.event("a")], [build.event("a")], [build.event("a")]], gap_ms=600_001)
+    assert path.ledger().counted == 3
+
+
+def test_a_late_event_is_counted_in_its_own_minute(path, build):
+    path.process([[build.event("a", "02:15:59"), build.event("b", "12:29:59")]])
+    assert path.counts() == {"02:15": 1, "12:29": 1}
+    assert path.ledger().late == 1
+
+
+def test_labels_are_text_whatever_kind_the_property_has(path, build):
+    path.meters = build.meters({"name": "codes", "event": "view", "by": ["status"]})
+    kinds = [200, 200.0, "200", True, "true", 0.5, "", None, 1e300]
+    # One kind a frame makes typed columns; all in one frame makes strays.
+    frames = [[build.event(f"t{n}", status=kind)] for n, kind in enumerate(kinds)]
+    path.process([*frames, [build.event(f"m{n}", status=kind) for n, kind in enumerate(kinds)]])
+    assert path.series(2) == {("200",): 6, ("true",): 4, ("0.5",): 2, ("",): 4, ("1e+300",): 2}
+
+
+def test_a_series_has_its_labels_in_the_order_of_the_meter(path, build):
+    path.meters = build.meters({"name": "views", "event": "view", "by": ["video", "country"]})
+    path.process([[build.event("1", video="A", country="KR"), build.event("2", country="KR"), build.event("3")]])
+    assert path.series(2) == {("A", "KR"): 1, ("", "KR"): 1, ("", ""): 1}
+
+
+def test_values_are_counted_apart_from_events(path, build):
+    path.meters = build.meters({"name": "m", "event": "rpc", "value": "ms", "compute": ["count", "sum", "min", "max"]})
+    sent = [("1", 10), ("2", None), ("3", "20.5"), ("4", "fast"), ("5", -3), ("6", True)]
+    path.process([[build.event(number, name="rpc", ms=ms)] for number, ms in sent])
+    (row,) = path.deltas(2).iter_rows(named=True)
+    assert (row["n"], row["n_value"], row["sum"], row["min"], row["max"]) == (6, 3, 27.5, -3.0, 20.5)
+
+
+def test_a_minute_without_values_has_null_aggregates_not_zero(path, build):
+    path.meters = build.meters({"name": "m", "event": "rpc", "value": "ms", "compute": ["sum", "min"]})
+    path.process([[build.event("1", name="rpc")]])
+    (row,) = path.deltas(2).iter_rows(named=True)
+    assert (row["n"], row["n_value"], row["sum"], row["min"]) == (1, 0, None, None)
+
+
+def test_money_is_summed_as_whole_units(path, build):
+    path.meters = build.meters({"name": "m", "event": "sale", "compute": ["sum"], "decimals": 2})
+    path.process([[build.event(str(n), name="sale", value=0.1) for n in range(1000)]])
+    (row,) = path.deltas(2).iter_rows(named=True)
+    assert (row["exact"], row["sum"]) == (10_000, None)
+
+
+def test_a_value_too_large_to_be_exact_counts_as_no_value(path, build):
+    path.meters = build.meters({"name": "m", "event": "sale", "compute": ["sum"], "decimals": 2})
+    path.process([[build.event("1", name="sale", value=1e300), build.event("2", name="sale", value=1.25)]])
+    (row,) = path.deltas(2).iter_rows(named=True)
+    assert (row["n"], row["n_value"], row["exact"]) == (2, 1, 125)
+
+
+def test_where_keeps_only_what_is_true(path, build):
+    definition = {"name": "m", "event": ["view", "click"], "where": "country in ('KR', 'JP') and age >= 18"}
+    path.meters = build.meters(definition)
+    sent = [
+        build.event("1", country="KR", age=18),
+        build.event("2", country="KR", age="17"),
+        build.event("3", country="US", age=40),
+        build.event("4", country="JP"),
+        build.event("5", country="JP", age="99", name="click"),
+        build.event("6", country="JP", age="99", name="other"),
+    ]
+    path.process([sent])
+    assert path.counts(2) == {"12:00": 2}
+
+
+def test_each_counts_every_named_number_under_its_name(path, build):
+    path.meters = build.meters(
+        {"name": "m", "event": "metrics", "by": ["server"], "each": "values", "compute": ["min", "max"]}
+    )
+    snapshots = [
+        {**build.event("1", name="metrics", server="web-1"), "values": {"cpu": 0.4, "queue": 17}},
+        {**build.event("2", name="metrics", server="web-1"), "values": {"cpu": 0.6}},
+        build.event("3", name="metrics", server="web-2"),
+    ]
+    path.process([snapshots[:1], snapshots[1:], [build.event("4", name="other")]])
+    rows = {row["series"]: (row["n"], row["min"], row["max"]) for row in path.deltas(2).iter_rows(named=True)}
+    assert rows == {"web-1\0cpu": (2, 0.4, 0.6), "web-1\0queue": (1, 17.0, 17.0)}
+
+
+def test_duplicates_do_not_add_their_named_numbers_again(path, build):
+    path.meters = build.meters({"name": "m", "event": "metrics", "each": "values", "compute": ["sum"]})
+    first = {**build.event("1", name="metrics"), "values": {"a": 1.0}}
+    second = {**build.event("2", name="metrics"), "values": {"a": 10.0, "b": 5.0}}
+    path.process([[first, first, second], [first, second]])
+    rows = {row["series"]: row["sum"] for row in path.deltas(2).iter_rows(named=True)}
+    assert rows == {"a": 11.0, "b": 5.0}
+
+
+def test_a_frame_that_does_not_decode_becomes_a_dead_letter_and_the_rest_is_counted(path, build):
+    path.process([[build.event("a")], [build.event("b"), build.event("c")], [build.event("d")]])
+    whole = path.records[1]
+    path.records[1] = dataclasses.replace(whole, payload=whole.payload[:100])
+    path.results = [path.stretch(0, 3)]
+    (letter,) = path.results[0].dead
+    assert (letter.reason, letter.partition, letter.offset, letter.events) == ("undecodable", 0, 1, 2)
+    assert letter.raw == whole.payload[:100]
+    ledger = path.ledger()
+    assert (ledger.accepted, ledger.counted, ledger.dead, ledger.missing) == (4, 2, 2, 0)
+
+
+def test_what_was_dead_claims_nothing_so_that_it_can_be_put_back(path, build):
+    path.process([[build.event("a")]])
+    path.records[0] = dataclasses.replace(path.records[0], payload=b"damaged")
+    for file in path.folder.iterdir():
+        file.unlink()
+    path.results = [path.stretch(0, 1)]
+    path.process([[build.event("a")]])
+    assert path.ledger().counted == 1
+
+
+def test_a_meter_that_fails_is_named_and_stops_no_other(path, build, monkeypatch):
+    path.meters = build.meters({"name": "bad", "event": "view", "by": ["x"]}, {"name": "good", "event": "view"})
+    from tallymark.pipeline import count as module
+
+    measure = module.measure
+
+    def fails_for_the_bad_one(events, matched, registered):
+        if registered.meter.name == "bad":
+            raise RuntimeError("no such thing")
+        return measure(events, matched, registered)
+
+    monkeypatch.setattr(module, "measure", fails_for_the_bad_one)
+    path.process([[build.event("a")]])
+    assert path.results[0].broken == {2: "RuntimeError: no such thing"}
+    assert path.counts(3) == {"12:00": 1}
+
+
+def test_an_empty_stretch_still_has_a_result(path):
+    assert path.stretch(0, 0).ledger.accepted == 0
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sent=st.lists(st.integers(0, 15), max_size=40),
+    frame_size=st.integers(1, 9),
+    cuts=st.lists(st.integers(0, 12), max_size=4),
+)
+def test_for_any_order_split_and_repetition_counts_equal_a_counter_over_distinct_ids(
+    path, build, tmp_path_factory, sent, frame_size, cuts
+):
+    path.folder = tmp_path_factory.mktemp("claims")
+    path.records, path.results = [], []
+    path.meters = build.meters({"name": "views", "event": "view", "by": ["video"]})
+    # What an id means must not depend on which copy came first.
+    events = [build.event(str(n), f"12:0{n % 4}:00", video="AB"[n % 2]) for n in sent]
+    frames = [events[n : n + frame_size] for n in range(0, len(events), frame_size)]
+    path.process(frames, cuts=sorted(cut for cut in cuts if cut <= len(frames)))
+    distinct = set(sent)
+    assert path.series(2) == dict(Counter(("AB"[n % 2],) for n in distinct))
+    assert path.counts() == dict(Counter(f"12:0{n % 4}" for n in distinct))
+    ledger = path.ledger()
+    assert ledger.accepted == len(sent) == ledger.counted + ledger.duplicate
+    assert ledger.missing == 0
+
+
+@pytest.mark.parametrize("number", [0.1, 1e-7, 123456789.125, -0.5, 2**53 + 2, 1e22, 5e-324])
+def test_float_labels_agree_with_the_rule_for_one_value(path, build, number):
+    from tallymark.events.labels import label
+
+    path.meters = build.meters({"name": "m", "event": "view", "by": ["x"]})
+    path.process([[build.event("1", x=float(number))]])
+    assert path.series(2) == {(label(float(number)),): 1}

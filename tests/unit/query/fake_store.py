@@ -1,0 +1,149 @@
+"""A store in memory: every delta in one frame, grouped anew for each question. Slow, short, and hard to get wrong."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from tallymark.meters.model import BUILT_IN, Meter
+from tallymark.store import deltas
+from tallymark.store.model import DeadLetter, Lag, Ledger, LiveMeters, RegisteredMeter, StretchResult
+from tallymark.store.protocol import UnknownMeter
+
+
+class FakeStore:
+    def __init__(self) -> None:
+        self.registered = {BUILT_IN.name: RegisteredMeter(1, 1, BUILT_IN, created_ms=0)}
+        self.versions = 1
+        self.journal: list[tuple[int, pl.DataFrame]] = []
+        self.ledgers: dict[int, Ledger] = {}
+        self.positions: dict[int, int] = {}
+        self.lags: list[Lag] = []
+        self.letters: dict[tuple[str, str], int] = {}
+        self.heard: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.journal_reads = 0
+        self.failure: Exception | None = None
+
+    # Registry
+
+    def live_meters(self) -> LiveMeters:
+        return LiveMeters(self.versions, tuple(self.meters()))
+
+    def meters(self) -> list[RegisteredMeter]:
+        return list(self.registered.values())
+
+    def meter(self, name: str) -> RegisteredMeter:
+        if name not in self.registered:
+            raise UnknownMeter(name)
+        return self.registered[name]
+
+    def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+        before = self.registered.get(meter.name)
+        if before is None or before.meter != meter:
+            self.versions += 1
+            version = 1 if before is None else before.version + 1
+            self.registered[meter.name] = RegisteredMeter(self.versions, version, meter, now_ms)
+        return self.registered[meter.name]
+
+    def delete_meter(self, name: str, *, now_ms: int) -> None:
+        del self.registered[name]
+
+    def break_meter(self, name: str, why: str) -> None:
+        self.registered[name] = replace(self.registered[name], broken=why)
+
+    # Sink
+
+    def applied(self, log_identity: str) -> dict[int, int]:
+        return dict(self.positions)
+
+    def apply(self, results: Sequence[StretchResult], *, now_ms: int) -> list[StretchResult]:
+        raise NotImplementedError("use count()")
+
+    def count(self, meter: str, *rows: tuple[tuple[str, ...], int, Sequence[float | None]]) -> None:
+        """One batch: (labels, bucket_s, values of its events; None is an event without a value)."""
+        registered = self.registered[meter]
+        self.journal.append(
+            (len(self.journal) + 1, pl.DataFrame([_row(registered, *row) for row in rows], deltas.SCHEMA, orient="row"))
+        )
+
+    # Reading
+
+    @contextmanager
+    def snapshot(self) -> Iterator["FakeSnapshot"]:
+        if self.failure:
+            raise self.failure
+        yield FakeSnapshot(self)
+
+    def journal_since(self, sequence: int) -> list[tuple[int, pl.DataFrame]]:
+        self.journal_reads += 1
+        return [entry for entry in self.journal if entry[0] > sequence]
+
+    def journal_end(self) -> int:
+        return self.journal[-1][0] if self.journal else 0
+
+    def dead_letters(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]:
+        return []
+
+    def dead_letter_counts(self) -> dict[tuple[str, str], int]:
+        return self.letters
+
+    def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
+        self.heard[role] = (now_ms, dict(facts))
+
+    def beats(self) -> dict[str, tuple[int, dict[str, Any]]]:
+        return self.heard
+
+    def close(self) -> None:
+        pass
+
+
+class FakeSnapshot:
+    def __init__(self, store: FakeStore) -> None:
+        self._store = store
+
+    def read(
+        self,
+        meter: RegisteredMeter,
+        *,
+        where: Mapping[str, Sequence[str]],
+        by: Sequence[str],
+        start_s: int | None,
+        end_s: int | None,
+        step_s: int | None,
+    ) -> pl.DataFrame:
+        assert not any((each or 0) % 60 for each in (start_s, end_s, step_s)), "whole minutes only"
+        frame = pl.concat([deltas.empty(), *(frame for _, frame in self._store.journal)])
+        frame = frame.filter(pl.col("meter") == meter.meter_id)
+        parts = pl.col("series").str.split("\0")
+        frame = frame.with_columns(parts.list.get(place).alias(label) for place, label in enumerate(meter.labels))
+        for label, wanted in where.items():
+            frame = frame.filter(pl.col(label).is_in(list(wanted)))
+        frame = frame.filter(pl.col("bucket_s") >= (start_s or 0), pl.col("bucket_s") < (end_s or 1 << 60))
+        keys = [*by]
+        if step_s is not None:
+            frame = frame.with_columns(pl.col("bucket_s") // step_s * step_s)
+            keys.append("bucket_s")
+        return frame.group_by(keys).agg(deltas.merged()) if keys else frame.select(deltas.merged())
+
+    def ledger(self) -> dict[int, Ledger]:
+        return self._store.ledgers
+
+    def applied(self) -> dict[int, int]:
+        return dict(self._store.positions)
+
+    def lag(self, *, since_ms: int) -> Lag | None:
+        recent = [lag for lag in self._store.lags if lag.at_ms >= since_ms]
+        return recent[-1] if recent else None
+
+
+def _row(
+    registered: RegisteredMeter, labels: tuple[str, ...], bucket_s: int, events: Sequence[float | None]
+) -> tuple[Any, ...]:
+    numbers = [event for event in events if event is not None]
+    decimals = registered.meter.decimals
+    total = sum(numbers) if numbers and decimals is None else None
+    exact = sum(round(number * 10**decimals) for number in numbers) if numbers and decimals is not None else None
+    least, most = (min(numbers), max(numbers)) if numbers else (None, None)
+    return registered.meter_id, "\0".join(labels), bucket_s, len(events), len(numbers), total, exact, least, most

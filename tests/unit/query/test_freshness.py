@@ -1,0 +1,126 @@
+"""Through when an answer is complete: the law, and its corners."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallymark.log.protocol import LogLost, Outgoing
+from tallymark.query.freshness import complete_through
+from tallymark.query.sources import StreamView
+from tallymark.store.model import Ledger
+from tallymark.testing import MemoryLog
+
+
+def append(desk, partition, *, after_ms=0, events=1):
+    desk.now_ms += after_ms
+    desk.log.append([Outgoing(partition, b"", events)])
+
+
+def fresh(desk):
+    return desk.ask("/v1/meters/views/total")["freshness"]
+
+
+def test_with_nothing_in_flight_it_is_complete_through_now(desk):
+    append(desk, 0)
+    append(desk, 1)
+    desk.store.positions = {0: 1, 1: 1}
+    assert fresh(desk) == {
+        "complete_through": "2026-11-15T12:30:30.000Z",
+        "final_through": "2026-11-08T12:30:30.000Z",
+        "lag_ms": 0,
+        "loss": 0,
+        "sources": ["hot"],
+        "approximate": False,
+        "meter_version": 1,
+    }
+
+
+def test_it_is_complete_through_the_first_record_that_is_not_applied(desk):
+    #  12:30:30     +100        +200       +1000: now
+    #  [ 0/0        1/0         0/1
+    #    applied    applied     waits
+    append(desk, 0)
+    append(desk, 1, after_ms=100)
+    append(desk, 0, after_ms=100)
+    desk.now_ms += 800
+    desk.store.positions = {0: 1, 1: 1}
+    assert fresh(desk)["complete_through"] == "2026-11-15T12:30:30.200Z"
+    assert fresh(desk)["lag_ms"] == 800
+    desk.store.positions = {1: 1}
+    assert fresh(desk)["complete_through"] == "2026-11-15T12:30:30.000Z"
+
+
+def test_buckets_after_it_are_not_complete(desk):
+    append(desk, 0)
+    desk.now_ms += 120_000
+    (line,) = desk.ask("/v1/meters/views/series?from=-4m")["series"]
+    assert [point["count"] for point in line["points"]] == [0, 0, None, None, None]
+
+
+def test_before_there_is_a_log_nothing_is_late(desk):
+    desk.sources = None
+    view = StreamView(_no_log)
+    assert complete_through({}, view, now_ms=5) == 5
+    assert complete_through({0: 0}, view, now_ms=5) == 5
+
+
+def test_counts_without_their_log_are_of_an_unknown_age(desk):
+    assert complete_through({0: 3}, StreamView(_no_log), now_ms=5) is None
+
+
+def test_a_record_that_is_gone_leaves_it_unknown():
+    class Gone(MemoryLog):
+        def append_ms(self, partition, offset):
+            raise LogLost("retention deleted it")
+
+    log = Gone(1)
+    log.append([Outgoing(0, b"", 1)])
+    assert complete_through({}, StreamView(lambda: log), now_ms=5) is None
+
+
+def test_a_log_that_comes_later_is_found():
+    coming = []
+
+    def open_reader():
+        if not coming:
+            raise LogLost("not yet")
+        return coming[0]
+
+    view = StreamView(open_reader)
+    assert view.positions() is None
+    coming.append(MemoryLog(3))
+    assert len(view.positions()) == 3
+
+
+def test_loss_is_what_the_ledger_cannot_account_for(desk):
+    desk.store.ledgers = {0: Ledger(accepted=10, counted=7, duplicate=1, dead=1), 1: Ledger(accepted=5, counted=3)}
+    assert fresh(desk)["loss"] == 3
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50)), max_size=40), st.data())
+def test_everything_appended_before_it_is_applied(appends, data):
+    now = [1000]
+    log = MemoryLog(3, clock=lambda: now[0])
+    records = []
+    for partition, wait in appends:
+        now[0] += wait
+        (done,) = log.append([Outgoing(partition, b"", 1)])
+        records.append((done.append_ms, partition, done.offset))
+    ends = {number: standing.synced for number, standing in log.positions().items()}
+    applied = {number: data.draw(st.integers(0, end)) for number, end in ends.items()}
+    through = complete_through(applied, StreamView(lambda: log), now_ms=now[0] + 1)
+    missing = [at for at, partition, offset in records if offset >= applied[partition]]
+    assert through == min([*missing, now[0] + 1])
+
+
+def _no_log():
+    raise LogLost("no such stream")
+
+
+@pytest.mark.parametrize("error", [LogLost("gone"), OSError("disk")])
+def test_a_log_that_cannot_be_read_is_no_crash(error):
+    def broken():
+        raise error
+
+    assert StreamView(broken).positions() is None
+    assert StreamView(broken).append_ms(0, 0) is None

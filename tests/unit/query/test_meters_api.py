@@ -1,0 +1,74 @@
+"""Meters over HTTP."""
+
+import pytest
+
+
+def test_list_and_one(desk):
+    names = [meter["name"] for meter in desk.ask("/v1/meters")["meters"]]
+    assert names == ["events", "views", "latency", "revenue"]
+    views = desk.ask("/v1/meters/views")
+    assert (views["event"], views["by"], views["version"], views["broken"]) == ("view", ["video", "country"], 1, None)
+
+
+def test_put_makes_a_meter_that_can_be_asked(desk):
+    answer = desk.send("PUT", "/v1/meters/clicks", {"event": "click", "by": ["page"]})
+    assert answer.status == 201
+    assert desk.ask("/v1/meters/clicks/total")["value"] == {"count": 0}
+    assert "from now on" in desk.ask("/v1/meters/clicks", "PUT", {"event": "tap"})["note"]
+
+
+def test_a_changed_definition_is_a_new_version_and_says_how_to_recount(desk):
+    answer = desk.send("PUT", "/v1/meters/views", {"event": "view", "by": ["video"]})
+    assert answer.status == 200
+    told = desk.ask("/v1/meters/views", "PUT", {"event": "view", "by": ["country"]})
+    assert told["version"] == 3
+    assert "counts from now on" in told["note"]
+    assert "meters recount views" in told["note"]
+
+
+def test_the_same_definition_changes_nothing(desk):
+    told = desk.ask("/v1/meters/views", "PUT", {"event": ["view"], "by": ["video", "country"]})
+    assert (told["version"], told["note"]) == (1, "nothing changed")
+
+
+def test_delete(desk):
+    assert desk.ask("/v1/meters/views", "DELETE")["deleted"] == "views"
+    assert desk.refused("/v1/meters/views/total").status == 404
+    assert desk.refused("/v1/meters/views", "DELETE").status == 404
+
+
+@pytest.mark.parametrize(("method", "body"), [("PUT", {"event": "view"}), ("DELETE", None)])
+def test_the_built_in_meter_stays(desk, method, body):
+    problem = desk.refused("/v1/meters/events", method, body)
+    assert (problem.status, problem.code) == (409, "built_in")
+
+
+def test_what_get_shows_of_the_built_in_meter_can_be_sent_back(desk):
+    shown = {
+        key: value for key, value in desk.ask("/v1/meters/events").items() if key in ("name", "event", "by", "compute")
+    }
+    assert desk.ask("/v1/meters/events", "PUT", shown)["note"] == "nothing changed"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "not JSON"),
+        (b"\xff", 400, "not JSON"),
+        (b"[" * 50_000, 400, "not JSON"),
+        (b"[]", 400, "mapping"),
+        ({"event": "view", "compute": ["cuont"]}, 400, "did you mean 'count'"),
+        ({"event": "view", "bye": ["a"]}, 400, "did you mean 'by'"),
+        ({"name": "other", "event": "view"}, 400, "other"),
+        (b"x" * 64_001, 413, "64,001"),
+    ],
+)
+def test_wrong_definitions(desk, body, status, words):
+    problem = desk.refused("/v1/meters/clicks", "PUT", body)
+    assert problem.status == status
+    assert words in problem.detail
+
+
+def test_every_flaw_is_listed(desk):
+    problem = desk.refused("/v1/meters/clicks", "PUT", {"event": "view", "bye": ["a"], "decimals": 99})
+    assert [flaw["code"] for flaw in problem.extra["errors"]] == ["unknown_key", "bad_decimals"]

@@ -1,0 +1,54 @@
+"""The document and the service cannot drift apart: one table makes both."""
+
+import re
+
+from tallymark import dashboard
+from tallymark.query.parameters import PARAMETERS, RESERVED
+
+CONTRACT = "from to step window by k fn compare tz format consistency limit".split()
+
+
+def test_every_route_is_in_it(desk):
+    paths = desk.ask("/openapi.json")["paths"]
+    assert {(path, method) for path, methods in paths.items() for method in methods} == {
+        (route.path, route.method.lower()) for route in desk.routes.table
+    }
+
+
+def test_every_documented_parameter_is_taken(desk):
+    examples = {name: parameter.example for name, parameter in PARAMETERS.items()} | {"by": "video"}
+    for path, methods in desk.ask("/openapi.json")["paths"].items():
+        for parameter in methods.get("get", {}).get("parameters", []):
+            name = parameter["name"]
+            if parameter["in"] == "query" and name != "label" and not path.endswith("/live"):
+                needed = "&by=video" if path.endswith("/top") and name != "by" else ""
+                desk.ask(f"{path.format(name='views')}?{name}={examples[name]}{needed}")
+
+
+def test_reserved_words_are_those_of_the_contract():
+    assert set(RESERVED) == set(CONTRACT)
+
+
+def test_identifiers_are_unique(desk):
+    operations = [each for methods in desk.ask("/openapi.json")["paths"].values() for each in methods.values()]
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
+
+
+def test_the_page_needs_nothing_from_elsewhere():
+    files = dashboard.files()
+    assert "/" in files
+    for path, file in files.items():
+        text = file.content.decode()
+        outside = set(re.findall(r"https?://[^\s\"'<>)]+", text)) - {"http://www.w3.org/2000/svg"}
+        assert not outside, f"{path} names {outside}"
+        assert " style=" not in text
+        assert "<script>" not in text
+
+
+def test_the_page_is_cached_by_its_content(desk):
+    first = desk.send("GET", "/")
+    headers = dict(first.headers)
+    assert headers["cache-control"] == "no-cache"
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert desk.send("GET", "/", headers={"if-none-match": headers["etag"]}).status == 304
+    assert desk.send("GET", "/", headers={"if-none-match": '"other"'}).status == 200

@@ -1,0 +1,270 @@
+"""Every question, over a store that is easy to get right."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+DAY = "2026-11-15"
+NOON = 1_794_744_000  # 2026-11-15T12:00:00Z
+
+
+@pytest.fixture
+def views(desk):
+    desk.store.count(
+        "views", (("A", "KR"), NOON, [None] * 3), (("A", "DE"), NOON, [None]), (("B", "KR"), NOON + 60, [None] * 4)
+    )
+    desk.store.count("views", (("A", "KR"), NOON + 120, [None] * 6))
+    return desk
+
+
+def test_total_of_all_time(views):
+    answer = views.ask("/v1/meters/views/total")
+    assert answer["value"] == {"count": 14}
+    assert answer["meter"] == "views"
+    assert answer["where"] == {}
+    assert answer["range"] == {"from": None, "to": None, "widened": False}
+
+
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        ("video=A", 10),
+        ("video=A&country=KR", 9),
+        ("video=A&video=B&country=KR", 13),
+        ("label.video=A", 10),
+        ("video=C", 0),
+        ("country=", 0),
+    ],
+)
+def test_filters_narrow_and_repeats_widen(views, filters, count):
+    assert views.ask(f"/v1/meters/views/total?{filters}")["value"] == {"count": count}
+
+
+def test_where_is_said_back(views):
+    assert views.ask("/v1/meters/views/total?video=A&video=B")["where"] == {"video": ["A", "B"]}
+
+
+def test_a_range_is_widened_to_whole_minutes_and_said(views):
+    answer = views.ask(f"/v1/meters/views/total?from={DAY}T12:00:30Z&to={DAY}T12:01:00Z")
+    assert answer["value"] == {"count": 4}
+    assert answer["range"] == {"from": f"{DAY}T12:00:00Z", "to": f"{DAY}T12:01:00Z", "widened": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "widened"),
+    [
+        (f"{DAY}T12:01:00Z", False),
+        (f"{DAY}T13:01:00%2B01:00", False),
+        (f"{DAY}T13:01:00+01:00", False),  # a plus nobody encoded
+        (f"{(NOON + 60) * 1000}", False),
+        ("-29m", True),  # 12:01:30
+        ("now-29m", True),
+    ],
+)
+def test_ways_to_write_a_time(views, text, widened):
+    answer = views.ask(f"/v1/meters/views/total?from={text}&to=now")
+    assert answer["range"]["from"] == f"{DAY}T12:01:00Z"
+    assert answer["value"] == {"count": 10}
+    assert answer["range"]["to"] == f"{DAY}T12:31:00Z"
+    assert answer["range"]["widened"] is True  # `now` is 12:30:30
+    assert views.ask(f"/v1/meters/views/total?from={text}")["range"]["widened"] is widened
+
+
+def test_a_date_is_midnight_in_the_zone(views):
+    answer = views.ask(f"/v1/meters/views/total?from={DAY}&tz=Asia/Kolkata")
+    assert answer["range"]["from"] == "2026-11-14T18:30:00Z"
+
+
+def test_series_of_the_last_hour_by_minute(views):
+    answer = views.ask("/v1/meters/views/series?video=A")
+    (line,) = answer["series"]
+    assert line["labels"] == {}
+    points = {point["time"]: point["count"] for point in line["points"]}
+    assert len(points) == 61
+    assert (min(points), max(points)) == (f"{DAY}T11:30:00Z", f"{DAY}T12:30:00Z")
+    assert [points[f"{DAY}T12:0{minute}:00Z"] for minute in range(4)] == [4, 0, 6, 0]
+
+
+def test_an_empty_bucket_is_zero_once_complete_and_unknown_until_then(views):
+    answer = views.ask(f"/v1/meters/latency/series?from={DAY}T12:29:00Z&to={DAY}T12:32:00Z")
+    (line,) = answer["series"]
+    #  12:29      12:30      12:31      12:32
+    #  [----------)[----------)[----------)
+    #              now: 12:30:30, everything in the log is counted
+    assert line["points"] == [
+        {"time": f"{DAY}T12:29:00Z", "count": 0, "sum": 0, "min": None, "max": None, "avg": None},
+        {"time": f"{DAY}T12:30:00Z", "count": None, "sum": None, "min": None, "max": None, "avg": None},
+        {"time": f"{DAY}T12:31:00Z", "count": None, "sum": None, "min": None, "max": None, "avg": None},
+    ]
+
+
+def test_an_incomplete_bucket_shows_what_is_counted_so_far(desk):
+    desk.store.count("views", (("A", "KR"), NOON + 30 * 60, [None]))
+    (line,) = desk.ask("/v1/meters/views/series?from=-1m")["series"]
+    assert line["points"][-1] == {"time": f"{DAY}T12:30:00Z", "count": 1}
+
+
+def test_series_by_a_key_is_sorted_by_label(views):
+    answer = views.ask(f"/v1/meters/views/series?by=country&from={DAY}T12:00:00Z&to={DAY}T12:03:00Z")
+    lines = [(line["labels"], [point["count"] for point in line["points"]]) for line in answer["series"]]
+    assert lines == [({"country": "DE"}, [1, 0, 0]), ({"country": "KR"}, [3, 4, 6])]
+    assert answer["range"]["widened"] is False
+
+
+def test_series_by_two_keys(views):
+    for by in ("by=country,video", "by=country&by=video"):
+        answer = views.ask(f"/v1/meters/views/series?{by}&from={DAY}T12:00:00Z&to={DAY}T12:03:00Z")
+        assert [line["labels"] for line in answer["series"]] == [
+            {"country": "DE", "video": "A"},
+            {"country": "KR", "video": "A"},
+            {"country": "KR", "video": "B"},
+        ]
+
+
+def test_limit_keeps_the_largest_series_and_says_how_many_are_left_out(views):
+    answer = views.ask("/v1/meters/views/series?by=country&limit=1")
+    assert [line["labels"]["country"] for line in answer["series"]] == ["KR"]
+    assert answer["left_out"] == 1
+
+
+def test_without_by_there_is_one_series_also_of_nothing(desk):
+    assert len(desk.ask("/v1/meters/views/series")["series"]) == 1
+    assert desk.ask("/v1/meters/views/series?by=video")["series"] == []
+
+
+def test_top_ranks_and_breaks_ties_by_label(desk):
+    desk.store.count(
+        "views", *(((video, "KR"), NOON, [None] * n) for video, n in [("D", 2), ("B", 5), ("C", 2), ("A", 2)])
+    )
+    answer = desk.ask("/v1/meters/views/top?by=video&k=3")
+    assert answer["items"] == [
+        {"labels": {"video": "B"}, "value": {"count": 5}},
+        {"labels": {"video": "A"}, "value": {"count": 2}},
+        {"labels": {"video": "C"}, "value": {"count": 2}},
+    ]
+
+
+def test_top_is_of_the_last_hour_unless_told(desk):
+    desk.store.count("views", (("A", "KR"), NOON - 3600, [None] * 9), (("B", "KR"), NOON, [None]))
+    assert [item["labels"]["video"] for item in desk.ask("/v1/meters/views/top?by=video")["items"]] == ["B"]
+    assert [item["labels"]["video"] for item in desk.ask("/v1/meters/views/top?by=video&from=-1d")["items"]] == [
+        "A",
+        "B",
+    ]
+
+
+def test_top_by_another_aggregate(desk):
+    desk.store.count("latency", (("s1",), NOON, [1.0, 2.0]), (("s2",), NOON, [9.0]), (("s3",), NOON, [None]))
+    items = desk.ask("/v1/meters/latency/top?fn=avg")["items"]  # its only key needs no by
+    assert [(item["labels"]["server"], item["value"]["avg"]) for item in items] == [
+        ("s2", 9.0),
+        ("s1", 1.5),
+        ("s3", None),
+    ]
+
+
+def test_an_event_without_a_value_counts_in_count_only(desk):
+    desk.store.count("latency", (("s1",), NOON, [2.0, None, 4.0]))
+    assert desk.ask("/v1/meters/latency/total")["value"] == {"count": 3, "sum": 6.0, "min": 2.0, "max": 4.0, "avg": 3.0}
+
+
+def test_fn_picks_aggregates(desk):
+    desk.store.count("latency", (("s1",), NOON, [2.0, 4.0]))
+    assert desk.ask("/v1/meters/latency/total?fn=max&fn=avg")["value"] == {"max": 4.0, "avg": 3.0}
+
+
+def test_decimals_are_exact_in_the_text_of_the_answer(desk):
+    desk.store.count("revenue", ((), NOON, [0.1]), ((), NOON + 60, [0.2]))
+    assert b'"sum":0.30,' in desk.send("GET", "/v1/meters/revenue/total").body
+    desk.store.count("revenue", ((), NOON, [0.1] * 997))
+    assert b'"sum":100.00,"avg":0.1' in desk.send("GET", "/v1/meters/revenue/total").body
+    desk.store.count("revenue", ((), NOON, [90_000_000_000_000.05]))
+    assert b'"sum":90000000000100.05,' in desk.send("GET", "/v1/meters/revenue/total").body
+
+
+def test_a_broken_meter_says_so_in_its_answers(desk):
+    desk.store.break_meter("views", "division by zero")
+    assert desk.ask("/v1/meters/views/total")["broken"] == "division by zero"
+
+
+@pytest.mark.parametrize(
+    ("step", "first", "count"),
+    [
+        ("5m", f"{DAY}T11:30:00Z", 13),
+        ("15m", f"{DAY}T11:30:00Z", 5),
+        ("1h", f"{DAY}T11:00:00Z", 2),
+        ("7m", f"{DAY}T11:25:00Z", 10),
+        ("120s", f"{DAY}T11:30:00Z", 31),
+    ],
+)
+def test_steps_count_from_the_epoch(views, step, first, count):
+    (line,) = views.ask(f"/v1/meters/views/series?step={step}")["series"]
+    assert (line["points"][0]["time"], len(line["points"])) == (first, count)
+    assert sum(point["count"] or 0 for point in line["points"]) == 14
+
+
+@pytest.mark.parametrize(
+    ("zone", "midnight"),
+    [
+        ("Asia/Seoul", "2026-11-14T15:00:00Z"),
+        ("Asia/Kolkata", "2026-11-14T18:30:00Z"),
+        ("Asia/Kathmandu", "2026-11-14T18:15:00Z"),
+    ],
+)
+def test_days_of_a_zone(desk, zone, midnight):
+    edge = int(datetime.fromisoformat(midnight).timestamp())
+    desk.store.count("views", (("A", "KR"), edge - 60, [None]), (("A", "KR"), edge, [None] * 2))
+    answer = desk.ask(f"/v1/meters/views/series?step=1d&tz={zone}&from=2026-11-14&to=2026-11-16")
+    (line,) = answer["series"]
+    assert [point["count"] for point in line["points"]] == [1, 2]
+    assert line["points"][1]["time"] == midnight
+    assert answer["tz"] == zone
+
+
+def test_a_day_with_25_hours(desk):
+    zone = "Europe/Vienna"  # clocks went back on 25 October 2026
+    answer = desk.ask(f"/v1/meters/views/series?step=1d&tz={zone}&from=2026-10-25&to=2026-10-27")
+    assert [point["time"] for point in answer["series"][0]["points"]] == [
+        "2026-10-24T22:00:00Z",
+        "2026-10-25T23:00:00Z",
+    ]
+
+
+def test_months(desk):
+    desk.store.count("views", (("A", "KR"), NOON, [None] * 3))
+    (line,) = desk.ask("/v1/meters/views/series?step=1mo&from=2026-09-10&to=2026-11-15")["series"]
+    assert [(point["time"][:10], point["count"]) for point in line["points"]] == [
+        ("2026-09-01", 0),
+        ("2026-10-01", 0),
+        ("2026-11-01", 3),
+    ]
+
+
+minutes = st.integers(NOON // 60 - 3000, NOON // 60)
+zones = st.sampled_from(["UTC", "Asia/Kolkata", "America/St_Johns", "Australia/Lord_Howe", "Asia/Seoul"])
+
+
+@given(st.lists(minutes, max_size=30), zones, st.sampled_from(["1d", "1mo", "2d"]))
+def test_whatever_the_zone_and_step_no_event_is_lost_or_met_twice(new_desk, events, zone, step):
+    desk = new_desk()
+    for minute, n in Counter(events).items():
+        desk.store.count("views", (("A", "KR"), minute * 60, [None] * n))
+    (line,) = desk.ask(f"/v1/meters/views/series?step={step}&tz={zone}&from=-60h")["series"]
+    total = {point["time"]: point["count"] or 0 for point in line["points"]}
+    assert sum(total.values()) == len(events)
+    if step == "1d":
+        own = ZoneInfo(zone)
+        by_day = Counter(datetime.fromtimestamp(minute * 60, own).date() for minute in events)
+        served = {datetime.fromisoformat(time).astimezone(own).date(): count for time, count in total.items() if count}
+        assert served == by_day
+
+
+def test_the_zone_utc_is_the_default(views):
+    plain, named = (views.ask(f"/v1/meters/views/series?step=1d&from=-2d{tz}")["series"] for tz in ("", "&tz=UTC"))
+    assert plain == named
+    assert plain[0]["points"][-1]["count"] == 14
+    assert datetime.fromisoformat(plain[0]["points"][0]["time"]).tzinfo == UTC

@@ -1,0 +1,134 @@
+"""Is anything late or lost? One document."""
+
+import json
+import os
+
+import pytest
+
+from tallymark.http import Problem
+from tallymark.log.protocol import Outgoing
+from tallymark.store.model import Lag, Ledger
+
+
+def running(desk, *roles):
+    desk.settings.run_folder.mkdir(parents=True, exist_ok=True)
+    for role in roles:
+        place = {"pid": os.getpid(), "address": None, "ready_ms": desk.now_ms}
+        (desk.settings.run_folder / f"{role}.json").write_text(json.dumps(place))
+
+
+@pytest.fixture
+def whole(desk):
+    """Ten events in two partitions, of which the pipeline has taken up eight."""
+    running(desk, "collector", "pipeline", "keeper", "query")
+    desk.log.append([Outgoing(0, b"", 5), Outgoing(1, b"", 3), Outgoing(1, b"", 2)])
+    desk.dead.append([Outgoing(0, b"", 4)])
+    desk.store.positions = {0: 1, 1: 1}
+    desk.store.ledgers = {
+        0: Ledger(accepted=5, counted=3, duplicate=1, dead=1),
+        1: Ledger(accepted=3, counted=1, aside=1, unmatched=1),
+    }
+    return desk
+
+
+def test_both_equations_hold(whole):
+    told = whole.ask("/v1/status")
+    assert told["received"] == told["accepted"] + told["refused"] == 14
+    terms = ("counted", "duplicate", "dead", "aside", "unmatched", "in_flight", "missing")
+    assert [told[term] for term in terms] == [4, 1, 1, 1, 1, 2, 0]
+    assert told["accepted"] == sum(told[term] for term in terms) == 10
+
+
+def test_positions_lag_and_rate(whole):
+    whole.store.lags = [Lag(whole.now_ms - 1000, 500, 100.0, 200.0, 300.0, 400.0)]
+    told = whole.ask("/v1/status")
+    assert told["positions"][1] == {"partition": 1, "first": 0, "synced": 2, "applied": 1, "behind": 1, "events": 5}
+    assert told["lag_ms"] == {"p50": 100, "p95": 200, "p99": 300, "highest": 400, "events": 500, "window_s": 60}
+    assert told["events_per_second"] == 100.0
+    whole.now_ms += 10_000
+    assert whole.ask("/v1/status")["events_per_second"] == 0.0
+
+
+def test_all_is_well(desk):
+    running(desk, "collector", "pipeline", "keeper", "query")
+    told = desk.ask("/v1/status")
+    assert (told["healthy"], told["problems"]) == (True, [])
+
+
+def test_what_is_wrong_is_said_in_sentences(whole):
+    (whole.settings.run_folder / "pipeline.json").unlink()
+    whole.store.ledgers[0] = Ledger(accepted=5, counted=3)
+    whole.store.break_meter("views", "no such column")
+    whole.now_ms += 60_000
+    told = whole.ask("/v1/status")
+    assert not told["healthy"]
+    assert told["problems"] == [
+        "pipeline is absent",
+        "2 accepted events are in no column of the ledger",
+        "counts are 60.0 s behind",
+        "meter views is broken: no such column",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "beat_age_ms", "state"),
+    [
+        ("here", None, "running"),
+        ("here", 1_000, "running"),
+        ("here", 60_000, "silent"),
+        ("dead", None, "absent"),
+        ("nonsense", None, "absent"),
+        (None, 1_000, "running"),
+        (None, 60_000, "silent"),
+        (None, None, "absent"),
+    ],
+)
+def test_states_of_a_role(desk, file, beat_age_ms, state):
+    if beat_age_ms is not None:
+        desk.store.beat("keeper", {"folded": 7}, now_ms=desk.now_ms - beat_age_ms)
+    if file:
+        running(desk, "keeper")
+        place = desk.settings.run_folder / "keeper.json"
+        found = {"pid": os.getpid(), "address": None, "ready_ms": desk.now_ms - 120_000}
+        if file == "dead":
+            found["pid"] = _finished_process()
+        place.write_text("{" if file == "nonsense" else json.dumps(found))
+    (keeper,) = [each for each in desk.ask("/v1/status")["roles"] if each["role"] == "keeper"]
+    assert keeper["state"] == state
+
+
+def test_a_role_that_has_just_started_need_not_have_beaten_yet(desk):
+    desk.store.beat("keeper", {}, now_ms=desk.now_ms - 3_600_000)
+    running(desk, "keeper")
+    (keeper,) = [each for each in desk.ask("/v1/status")["roles"] if each["role"] == "keeper"]
+    assert keeper["state"] == "running"
+
+
+def test_dead_letters_and_meters(desk):
+    desk.store.letters = {("collector", "bad_time"): 3}
+    told = desk.ask("/v1/status")
+    assert told["dead_letters"] == [{"hop": "collector", "reason": "bad_time", "events": 3}]
+    assert {"name": "views", "version": 1, "labels": ["video", "country"], "broken": None} in told["meters"]
+
+
+def test_the_pulse_gives_rates_between_readings(desk):
+    for applied in (0, 100, 400):
+        desk.store.ledgers = {0: Ledger(accepted=applied)}
+        desk.pulse.take()
+        desk.now_ms += 2000
+    assert [each["applied"] for each in desk.ask("/v1/status")["recent"]] == [50.0, 150.0]
+
+
+def test_ready_is_seeing_the_store(desk):
+    assert desk.ask("/readyz")["ready"] is True
+    desk.store.failure = OSError("disk I/O error")
+    with pytest.raises(Problem, match="disk I/O error") as found:
+        desk.ask("/readyz")
+    assert found.value.status == 503
+    assert desk.ask("/healthz") == {"status": "alive"}
+
+
+def _finished_process():
+    child = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitpid(child, 0)
+    return child

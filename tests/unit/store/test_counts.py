@@ -1,0 +1,160 @@
+"""Any history of applying, replaying, folding, rolling, crashing and reopening gives the numbers of plain Python."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tallymark.meters.model import Meter
+from tallymark.store import deltas
+from tallymark.store.grains import DAY_S, HOUR_S
+from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult
+from tallymark.store.reference import Reference
+from tallymark.store.sqlite.store import SqliteStore
+
+MIDNIGHT = 20_000 * DAY_S
+VIEWS = Meter("views", ("view",), by=("video", "country"), compute=("count", "sum", "min", "max"))
+MONEY = Meter("money", ("sale",), by=("country",), compute=("count", "sum"), decimals=2)
+
+series_of_views = st.tuples(st.sampled_from("ABC"), st.sampled_from(["KR", "US", ""])).map("\0".join)
+quarters = st.integers(-400, 400).map(lambda quarter: quarter / 4)
+
+
+@st.composite
+def counted(draw: st.DrawFn) -> tuple[Any, ...]:
+    """One event: how many minutes before now, for which meter, with which value."""
+    age = draw(st.one_of(st.integers(-3, 5), st.integers(0, 200), st.integers(0, 4 * 1440)))
+    if draw(st.booleans()):
+        return ("money", draw(st.sampled_from(["KR", "US"])), age, draw(st.integers(-(10**12), 10**12)))
+    return ("views", draw(series_of_views), age, draw(st.none() | quarters))
+
+
+class Counting(RuleBasedStateMachine):
+    @initialize()
+    def open(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = SqliteStore(Path(self.folder.name) / "store.db")
+        self.meters: dict[str, RegisteredMeter] = {
+            meter.name: self.store.put_meter(meter, now_ms=0) for meter in (VIEWS, MONEY)
+        }
+        self.reference = Reference()
+        self.history: list[StretchResult] = []
+        self.now_s = MIDNIGHT + 11 * HOUR_S
+
+    @rule(partition=st.integers(0, 1), events=st.lists(counted(), max_size=6), cut=st.integers(0, 6))
+    def apply(self, partition: int, events: list[tuple[Any, ...]], cut: int) -> None:
+        """One batch, cut into two stretches somewhere."""
+        start = self.reference.applied.get(partition, 0)
+        batch = []
+        for part in (events[:cut], events[cut:]):
+            if part:
+                batch.append(self._stretch(partition, start, part))
+                start += len(part)
+        assert self.store.apply(batch, now_ms=self.now_s * 1000) == batch
+        self.reference.apply(batch)
+        self.history += batch
+
+    @precondition(lambda self: self.history)
+    @rule(data=st.data())
+    def replay(self, data: st.DataObject) -> None:
+        old = data.draw(st.lists(st.sampled_from(self.history), max_size=3))
+        assert self.store.apply(old, now_ms=self.now_s * 1000) == []
+
+    @rule(most_points=st.sampled_from([1, 5, 1000]))
+    def fold(self, most_points: int) -> None:
+        self.store.fold(most_points=most_points)
+
+    @rule(slices=st.integers(1, 40), slice_series=st.sampled_from([1, 3, 1000]))
+    def roll(self, slices: int, slice_series: int) -> None:
+        for _ in range(slices):
+            if not self.store.roll(now_ms=self.now_s * 1000, delay_s=120, slice_series=slice_series):
+                break
+
+    @rule(minutes=st.sampled_from([1, 7, 60, 1440]))
+    def wait(self, minutes: int) -> None:
+        self.now_s += 60 * minutes
+
+    @rule()
+    def prune(self) -> None:
+        self.store.prune(now_ms=self.now_s * 1000, journal_keep_ms=0, letter_bytes=0)
+        self.store.checkpoint()
+
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = SqliteStore(self.store.path)
+
+    @invariant()
+    def answers_are_exact(self) -> None:
+        with self.store.snapshot() as snapshot:
+            for name, where, by in (
+                ("views", {}, ()),
+                ("views", {}, ("video",)),
+                ("views", {"country": ["KR", ""]}, ("country",)),
+                ("views", {"video": ["A"], "country": ["US"]}, ()),
+                ("money", {}, ()),
+                ("money", {}, ("country",)),
+            ):
+                for start_s, end_s, step_s in (
+                    (None, None, None),
+                    (None, None, DAY_S),
+                    (self.now_s - DAY_S - 1860, self.now_s - 180, HOUR_S),
+                    (self.now_s - 2 * HOUR_S, None, 60),
+                ):
+                    question: dict[str, Any] = {
+                        "where": where,
+                        "by": by,
+                        "start_s": start_s and start_s // 60 * 60,
+                        "end_s": end_s and end_s // 60 * 60,
+                        "step_s": step_s,
+                    }
+                    found = {row[:-6]: row[-6:] for row in snapshot.read(self.meters[name], **question).rows()}
+                    assert found == self._expected(name, question), (name, question)
+
+    @invariant()
+    def every_grain_gives_the_same_sum(self) -> None:
+        with self.store.snapshot() as snapshot:
+            for meter in self.meters.values():
+                sums = [
+                    snapshot.read(meter, where={}, by=by, start_s=None, end_s=None, step_s=step_s)
+                    .select(pl.col("n", "n_value", "exact").sum())
+                    .row(0)
+                    for step_s in (None, 60, HOUR_S, DAY_S)
+                    for by in ((), meter.labels)
+                ]
+                assert len(set(sums)) == 1
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.store.close()
+            self.folder.cleanup()
+
+    def _stretch(self, partition: int, start: int, events: list[tuple[Any, ...]]) -> StretchResult:
+        cells = []
+        for name, series, age, value in events:
+            bucket_s = (self.now_s - 60 * age) // 60 * 60
+            key = (self.meters[name].meter_id, series, bucket_s)
+            if name == "money":
+                cells.append((*key, 1, 1, None, value, None, None))
+            else:
+                cells.append((*key, 1, 0 if value is None else 1, value, None, value, value))
+        frame = pl.DataFrame(cells, schema=deltas.SCHEMA, orient="row")
+        return StretchResult(
+            Stretch(partition, start, start + len(events)),
+            "log",
+            meters_revision=3,
+            meter_ids=(1, 2, 3),
+            deltas=deltas.encode(deltas.merge([frame])),
+            ledger=Ledger(accepted=len(events), counted=len(events)),
+        )
+
+    def _expected(self, name: str, question: dict[str, Any]) -> dict[Any, Any]:
+        return self.reference.read(self.meters[name], **question)
+
+
+Counting.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestCounting = Counting.TestCase

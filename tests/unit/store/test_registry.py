@@ -1,0 +1,70 @@
+"""Meters and their versions."""
+
+import pytest
+
+from tallymark.meters.model import BUILT_IN, Meter
+from tallymark.store.protocol import StoreError, UnknownMeter
+from tallymark.store.sqlite.store import SqliteStore
+
+VIEWS = Meter("views", ("view",), by=("video",), compute=("count", "sum"), where="country = 'KR'", decimals=2)
+
+
+def test_the_meter_events_always_exists(store: SqliteStore) -> None:
+    (events,) = store.live_meters().meters
+    assert (events.meter_id, events.version, events.meter) == (1, 1, BUILT_IN)
+    with pytest.raises(StoreError, match="built in"):
+        store.delete_meter("events", now_ms=0)
+    with pytest.raises(StoreError, match="built in"):
+        store.put_meter(Meter("events", ("view",)), now_ms=0)
+    assert store.put_meter(BUILT_IN, now_ms=0) == events
+
+
+def test_the_same_definition_again_changes_nothing(store: SqliteStore) -> None:
+    first = store.put_meter(VIEWS, now_ms=5)
+    revision = store.live_meters().revision
+    assert store.put_meter(VIEWS, now_ms=9) == first
+    assert store.live_meters().revision == revision
+    assert store.meter("views") == first
+
+
+def test_another_definition_is_a_new_version_with_an_id_of_its_own(store: SqliteStore) -> None:
+    first = store.put_meter(VIEWS, now_ms=5)
+    before = store.live_meters()
+    second = store.put_meter(Meter("views", ("view",)), now_ms=6)
+    assert (first.version, second.version) == (1, 2)
+    assert first.meter_id != second.meter_id
+    live = store.live_meters()
+    assert live.revision > before.revision
+    assert [meter.meter_id for meter in live.meters] == [1, second.meter_id]
+
+
+def test_a_deleted_meter_defined_again_counts_from_zero(store: SqliteStore) -> None:
+    first = store.put_meter(VIEWS, now_ms=5)
+    store.delete_meter("views", now_ms=6)
+    assert [meter.meter.name for meter in store.meters()] == ["events"]
+    with pytest.raises(UnknownMeter):
+        store.delete_meter("views", now_ms=7)
+    again = store.put_meter(VIEWS, now_ms=8)
+    assert again.version == 2
+    assert again.meter_id != first.meter_id
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(store: SqliteStore) -> None:
+    store.put_meter(VIEWS, now_ms=5)
+    with pytest.raises(UnknownMeter, match="did you mean views"):
+        store.meter("view")
+
+
+def test_another_process_sees_a_change_at_its_next_look(store: SqliteStore) -> None:
+    other = SqliteStore(store.path)
+    before = other.live_meters()
+    store.put_meter(VIEWS, now_ms=5)
+    assert len(other.live_meters().meters) == len(before.meters) + 1
+    other.close()
+
+
+def test_beats_say_who_is_alive(store: SqliteStore) -> None:
+    store.beat("keeper", {"folded": 3}, now_ms=10)
+    store.beat("keeper", {"folded": 4}, now_ms=20)
+    store.beat("query", {}, now_ms=15)
+    assert store.beats() == {"keeper": (20, {"folded": 4}), "query": (15, {})}

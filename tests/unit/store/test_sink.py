@@ -1,0 +1,207 @@
+"""The sink's rule: what follows is applied, what lies before is skipped, anything else changes nothing."""
+
+import polars as pl
+import pytest
+
+from tallymark.meters.model import Meter
+from tallymark.store import deltas
+from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
+from tallymark.store.protocol import PositionConflict, WrongLog
+from tallymark.store.sqlite.store import SqliteStore
+
+NOW_MS = 1_763_208_000_000
+
+
+def result(start: int, end: int, *, partition: int = 0, log: str = "log-1", **more: object) -> StretchResult:
+    """One event an offset, all in one series and minute."""
+    frame = pl.DataFrame([(1, "view", 60, end - start, 0, None, None, None, None)], schema=deltas.SCHEMA, orient="row")
+    fields: dict[str, object] = {
+        "meters_revision": 1,
+        "meter_ids": (1,),
+        "deltas": deltas.encode(frame),
+        "ledger": Ledger(accepted=end - start, counted=end - start),
+    }
+    return StretchResult(Stretch(partition, start, end), log, **(fields | more))  # type: ignore[arg-type]
+
+
+def counted(store: SqliteStore) -> int:
+    with store.snapshot() as snapshot:
+        events = store.meter("events")
+        total = snapshot.read(events, where={}, by=(), start_s=None, end_s=None, step_s=None)
+        return int(total["n"].item())
+
+
+@pytest.mark.parametrize(
+    ("stretches", "outcome"),
+    [
+        ([(10, 15)], "applied"),
+        ([(10, 15), (15, 20)], "applied"),
+        ([(15, 20), (10, 15)], "applied"),
+        ([(0, 10)], "skipped"),
+        ([(5, 10)], "skipped"),
+        ([(3, 4)], "skipped"),
+        ([(10, 10)], "skipped"),
+        ([(5, 15)], "conflict"),
+        ([(11, 15)], "conflict"),
+        ([(10, 15), (16, 20)], "conflict"),
+        ([(10, 9)], "skipped"),
+    ],
+)
+def test_a_stretch_after_ten_applied_offsets(
+    store: SqliteStore, stretches: list[tuple[int, int]], outcome: str
+) -> None:
+    store.apply([result(0, 10)], now_ms=NOW_MS)
+    batch = [result(start, end) for start, end in stretches]
+    if outcome == "conflict":
+        with pytest.raises(PositionConflict, match=r"up to 10|up to 15"):
+            store.apply(batch, now_ms=NOW_MS)
+    else:
+        fresh = store.apply(batch, now_ms=NOW_MS)
+        assert len(fresh) == (len(batch) if outcome == "applied" else 0)
+    end = max(end for _, end in stretches) if outcome == "applied" else 10
+    assert store.applied("log-1") == {0: end}
+    assert counted(store) == end
+    with store.snapshot() as snapshot:
+        assert snapshot.ledger() == {0: Ledger(accepted=end, counted=end)}
+    assert store.journal_end() == (2 if outcome == "applied" else 1)
+
+
+def test_a_batch_is_applied_as_a_whole_or_not_at_all(store: SqliteStore) -> None:
+    with pytest.raises(PositionConflict):
+        store.apply([result(0, 5, partition=0), result(7, 9, partition=1)], now_ms=NOW_MS)
+    assert store.applied("log-1") == {}
+    assert counted(store) == 0
+
+
+def test_of_a_replayed_batch_only_the_missing_partition_is_applied(store: SqliteStore) -> None:
+    store.apply([result(0, 5, partition=0)], now_ms=NOW_MS)
+    fresh = store.apply([result(0, 5, partition=0), result(0, 3, partition=1)], now_ms=NOW_MS)
+    assert [found.stretch.partition for found in fresh] == [1]
+    assert counted(store) == 8
+
+
+def test_positions_of_another_log_are_refused(store: SqliteStore) -> None:
+    store.apply([result(0, 10)], now_ms=NOW_MS)
+    with pytest.raises(WrongLog, match=r"log-1.*log-2"):
+        store.applied("log-2")
+    with pytest.raises(WrongLog):
+        store.apply([result(10, 12, log="log-2")], now_ms=NOW_MS)
+    with pytest.raises(WrongLog):
+        store.begin("log-2", 1, 5)
+    assert counted(store) == 10
+
+
+def test_a_partition_begins_at_zero_unless_a_beginning_is_recorded(store: SqliteStore) -> None:
+    with pytest.raises(PositionConflict, match="applied nothing"):
+        store.apply([result(7, 9)], now_ms=NOW_MS)
+    store.begin("log-1", 0, 7)
+    store.begin("log-1", 0, 7)
+    assert store.applied("log-1") == {0: 7}
+    assert store.apply([result(7, 9)], now_ms=NOW_MS)
+    with pytest.raises(PositionConflict, match="up to 9"):
+        store.begin("log-1", 0, 7)
+
+
+def test_a_stretch_with_nothing_fresh_still_moves_the_position(store: SqliteStore) -> None:
+    nothing = result(0, 4, deltas=b"", ledger=Ledger(accepted=4, duplicate=4))
+    assert store.apply([nothing], now_ms=NOW_MS) == [nothing]
+    assert store.apply([nothing], now_ms=NOW_MS) == []
+    assert store.applied("log-1") == {0: 4}
+    with store.snapshot() as snapshot:
+        assert snapshot.ledger()[0].missing == 0
+
+
+def test_dead_letters_come_once_and_are_counted_for_ever(store: SqliteStore) -> None:
+    letters = tuple(
+        DeadLetter("pipeline", "frame_damaged", "bad crc", 3, b"x" * 100, NOW_MS, 0, place) for place in (1, 2)
+    )
+    batch = [result(0, 4, dead=letters)]
+    store.apply(batch, now_ms=NOW_MS)
+    store.apply(batch, now_ms=NOW_MS)
+    assert [letter for _, letter in store.dead_letters()] == [letters[1], letters[0]]
+    assert len(store.dead_letters(limit=1)) == 1
+    assert store.prune(now_ms=NOW_MS, journal_keep_ms=0, letter_bytes=150).letters == 1
+    assert [letter for _, letter in store.dead_letters()] == [letters[1]]
+    assert store.dead_letter_counts() == {("pipeline", "frame_damaged"): 6}
+
+
+def test_letters_of_the_dead_stream_are_taken_once(store: SqliteStore) -> None:
+    letter = DeadLetter("collector", "bad_time", "…", 1, b"{}", NOW_MS)
+    assert store.letters_position("dead-log") == 0
+    assert store.add_letters("dead-log", Stretch(0, 0, 1), [letter])
+    assert not store.add_letters("dead-log", Stretch(0, 0, 1), [letter])
+    assert store.letters_position("dead-log") == 1
+    assert len(store.dead_letters()) == 1
+    assert store.applied("log-1") == {}
+    with pytest.raises(WrongLog):
+        store.letters_position("another")
+
+
+def test_lag_is_stated_per_batch_and_over_batches(store: SqliteStore) -> None:
+    with store.snapshot() as snapshot:
+        assert snapshot.lag(since_ms=0) is None
+    store.apply([result(0, 10, received={NOW_MS - 100: 98, NOW_MS - 900: 2})], now_ms=NOW_MS)
+    store.apply([result(10, 20)], now_ms=NOW_MS + 5)
+    with store.snapshot() as snapshot:
+        lag = snapshot.lag(since_ms=0)
+        assert lag is not None
+        assert (lag.at_ms, lag.events, lag.p50, lag.p95, lag.p99, lag.highest) == (NOW_MS, 100, 100, 100, 900, 900)
+    store.apply([result(20, 30, received={NOW_MS - 2000: 900})], now_ms=NOW_MS)
+    with store.snapshot() as snapshot:
+        lag = snapshot.lag(since_ms=NOW_MS)
+        assert lag is not None
+        assert (lag.events, lag.p50, lag.highest) == (1000, 2000, 2000)
+        assert snapshot.lag(since_ms=NOW_MS + 1) is None
+    store.prune(now_ms=NOW_MS + 3_600_001, journal_keep_ms=0, letter_bytes=10**9)
+    with store.snapshot() as snapshot:
+        assert snapshot.lag(since_ms=0) is None
+
+
+def test_a_meter_is_live_from_its_first_applied_stretch_in_each_partition(store: SqliteStore) -> None:
+    store.apply([result(0, 10), result(0, 4, partition=1)], now_ms=NOW_MS)
+    views = store.put_meter(Meter("views", ("view",)), now_ms=NOW_MS)
+    store.apply([result(10, 12, meter_ids=(1, views.meter_id))], now_ms=NOW_MS)
+    store.apply([result(12, 20, meter_ids=(1, views.meter_id))], now_ms=NOW_MS)
+    assert store.live_from(1) == {0: 0, 1: 0}
+    assert store.live_from(views.meter_id) == {0: 10}
+    again = SqliteStore(store.path)
+    again.apply(
+        [result(20, 30, meter_ids=(1, views.meter_id)), result(4, 5, partition=1, meter_ids=(1, views.meter_id))],
+        now_ms=NOW_MS,
+    )
+    assert again.live_from(views.meter_id) == {0: 10, 1: 4}
+    again.close()
+
+
+def test_a_broken_meter_is_not_live_until_it_is_redefined(store: SqliteStore) -> None:
+    views = store.put_meter(Meter("views", ("view",)), now_ms=NOW_MS)
+    before = store.live_meters()
+    store.apply([result(0, 10, broken={views.meter_id: "no such column"})], now_ms=NOW_MS)
+    after = store.live_meters()
+    assert after.revision > before.revision
+    assert [meter.meter.name for meter in after.meters] == ["events"]
+    assert store.meter("views").broken == "no such column"
+    assert store.broken_since(views.meter_id) == {0: (0, "no such column")}
+    assert store.put_meter(Meter("views", ("view",)), now_ms=NOW_MS).broken == "no such column"
+    fresh = store.put_meter(Meter("views", ("view",), by=("video",)), now_ms=NOW_MS)
+    assert (fresh.version, fresh.broken) == (2, None)
+    assert [meter.meter.name for meter in store.live_meters().meters] == ["events", "views"]
+
+
+def test_followers_get_every_batch_in_order_with_all_its_stretches(store: SqliteStore) -> None:
+    store.apply([result(0, 3), result(0, 2, partition=1)], now_ms=NOW_MS)
+    store.apply([result(3, 4)], now_ms=NOW_MS)
+    assert [(sequence, frame["n"].sum()) for sequence, frame in store.journal_since(0)] == [(1, 5), (2, 1)]
+    assert [sequence for sequence, _ in store.journal_since(1)] == [2]
+    store.fold(most_points=100)
+    assert store.prune(now_ms=NOW_MS + 29_000, journal_keep_ms=30_000, letter_bytes=0).journal == 0
+    assert len(store.journal_since(0)) == 2
+    assert store.prune(now_ms=NOW_MS + 31_000, journal_keep_ms=30_000, letter_bytes=0).journal == 3
+    assert store.journal_since(0) == []
+    assert store.journal_end() == 2
+
+
+def test_what_is_not_folded_is_never_pruned(store: SqliteStore) -> None:
+    store.apply([result(0, 3)], now_ms=NOW_MS)
+    assert store.prune(now_ms=NOW_MS * 2, journal_keep_ms=0, letter_bytes=0).journal == 0
+    assert counted(store) == 3
