@@ -1,6 +1,7 @@
-"""Every setting: its name, default, unit and meaning. The table below feeds the command line, the checks and the docs."""
+"""Every setting: its name, default, unit and meaning. The table feeds the command line, the checks and the docs."""
 
 import difflib
+import math
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -23,8 +24,12 @@ def setting(default: Any, meaning: str) -> Any:
 @dataclass
 class EventsSettings:
     accept_past_s: int = setting(7 * 86_400, "events older than this when received are refused (`too_old`)")
-    accept_future_s: int = setting(300, "events further ahead than this, after clock correction, are refused (`too_new`)")
-    clock_tolerance_s: float = setting(5.0, "differences of `sent_at` up to this are network, not clock, and not corrected")
+    accept_future_s: int = setting(
+        300, "events further ahead than this, after clock correction, are refused (`too_new`)"
+    )
+    clock_tolerance_s: float = setting(
+        5.0, "differences of `sent_at` up to this are network, not clock, and not corrected"
+    )
 
 
 @dataclass
@@ -40,7 +45,7 @@ class CollectorSettings:
     max_pending_bytes: int = setting(64_000_000, "bytes waiting for the log; beyond it requests are answered 503")
     max_events_per_second: int = setting(0, "events a second before requests are answered 429; 0 is no limit")
     commit_interval_ms: int = setting(2, "how long a commit waits for company before it is written")
-    cors_origins: list[str] = setting([], "origins whose pages may send events; `*` is all")
+    cors_origins: list[str] = setting([], "origins whose pages may send events; `*` is all")  # noqa: RUF009
     min_free_bytes: int = setting(64_000_000, "free disk below which the collector says it is not ready")
 
 
@@ -141,7 +146,9 @@ def entries(settings: Settings | None = None) -> Iterator[Entry]:
     defaults = Settings()
     for key, owner, name, meaning in _walk(settings):
         default_owner = getattr(defaults, key.split(".")[0]) if "." in key else defaults
-        yield Entry(key, getattr(default_owner, name), getattr(owner, name), settings.origins.get(key, "default"), meaning)
+        yield Entry(
+            key, getattr(default_owner, name), getattr(owner, name), settings.origins.get(key, "default"), meaning
+        )
 
 
 def _walk(settings: Settings) -> Iterator[tuple[str, Any, str, str]]:
@@ -186,12 +193,14 @@ def load(
 
 def _from_file(profile: Path | None) -> Iterator[tuple[str, Any, str]]:
     path = profile or Path("tallymark.toml")
-    if not path.exists():
-        if profile is not None:
-            raise SettingsError(f"profile {profile} does not exist")
-        return
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if profile is not None:
+            raise SettingsError(f"profile {profile} does not exist") from None
+        return
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}") from error
     for name, value in table.items():
@@ -222,39 +231,69 @@ def _convert(key: str, value: Any, current: Any, origin: str) -> Any:
     wanted = type(current)
     try:
         if wanted is list:
-            return value.split(",") if isinstance(value, str) else [str(item) for item in value]
+            return _words(value)
         if wanted in (int, float):
-            if isinstance(value, bool):
-                raise ValueError
-            number = wanted(value.replace("_", "") if isinstance(value, str) else value)
-            if wanted is int and isinstance(value, float) and value != number:
-                raise ValueError
-            return number
+            return _number(value, wanted)
         if not isinstance(value, str):
             raise ValueError
         return value
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise SettingsError(f"{key} = {value!r} ({origin}) is not {_spoken(wanted)}") from None
+
+
+def _words(value: Any) -> list[str]:
+    """A list of texts; in a variable or flag, one text with commas."""
+    words = value.split(",") if isinstance(value, str) else value
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ValueError
+    return [word.strip() for word in words if word.strip()]
+
+
+def _number(value: Any, wanted: type) -> int | float:
+    if isinstance(value, bool):
+        raise ValueError
+    number: int | float = wanted(value)
+    if not math.isfinite(number) or (isinstance(value, float) and value != number):
+        raise ValueError
+    return number
 
 
 def _spoken(kind: type) -> str:
     return {int: "a whole number", float: "a number", str: "a text", list: "a list"}[cast(Any, kind)]
 
 
+_POSITIVE = (1, math.inf)
+_SOME_TIME = (0.001, math.inf)
+# What numbers may be, where it is not just 0 or more.
+_RANGES: dict[str, tuple[float, float]] = {
+    "collector.port": (0, 65_535),
+    "collector.max_body_bytes": _POSITIVE,
+    "collector.max_inflated_bytes": _POSITIVE,
+    "collector.max_request_events": _POSITIVE,
+    "collector.header_timeout_s": _SOME_TIME,
+    "collector.body_timeout_s": _SOME_TIME,
+    "collector.max_connections": _POSITIVE,
+    "collector.max_pending_bytes": _POSITIVE,
+    "log.partitions": (1, 1024),
+    "log.segment_bytes": (4096, math.inf),
+    "pipeline.horizon_s": _POSITIVE,
+    "pipeline.max_batch_events": _POSITIVE,
+    "pipeline.max_batch_bytes": _POSITIVE,
+    "keeper.fold_interval_s": _SOME_TIME,
+    "keeper.fold_rows": _POSITIVE,
+    "query.port": (0, 65_535),
+    "query.max_points": _POSITIVE,
+    "query.max_k": _POSITIVE,
+}
+
+
 def _check(settings: Settings) -> None:
-    rules = [
-        ("log.partitions", 1 <= settings.log.partitions <= 1024, "must be 1 to 1024"),
-        ("collector.port", 0 <= settings.collector.port <= 65535, "must be 0 to 65535"),
-        ("pipeline.horizon_s", settings.pipeline.horizon_s >= 1, "must be at least 1"),
-        ("pipeline.max_batch_events", settings.pipeline.max_batch_events >= 1, "must be at least 1"),
-        ("log.segment_bytes", settings.log.segment_bytes >= 4096, "must be at least 4096"),
-        (
-            "log.partition_by",
-            settings.log.partition_by == "id" or settings.log.partition_by.startswith("key:"),
-            "must be `id` or `key:NAME`",
-        ),
-    ]
-    for key, holds, rule in rules:
-        if not holds:
-            entry = next(entry for entry in entries(settings) if entry.key == key)
-            raise SettingsError(f"{key} = {entry.value!r} ({entry.origin}) {rule}")
+    for entry in entries(settings):
+        low, high = _RANGES.get(entry.key, (0, math.inf))
+        if isinstance(entry.value, int | float) and not low <= entry.value <= high:
+            rule = f"at least {low}" if high == math.inf else f"{low} to {high}"
+            raise SettingsError(f"{entry.key} = {entry.value!r} ({entry.origin}) must be {rule}")
+    by = settings.log.partition_by
+    if by != "id" and not (by.startswith("key:") and by != "key:"):
+        origin = settings.origins["log.partition_by"]
+        raise SettingsError(f"log.partition_by = {by!r} ({origin}) must be `id` or `key:NAME`")

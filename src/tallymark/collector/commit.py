@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import pyarrow as pa
 from tallymark import telemetry
 from tallymark.collector import dead
 from tallymark.events import columns, frame
+from tallymark.events.refusals import CODES
 from tallymark.events.validation import Accepted, Refusal
 from tallymark.log.protocol import Appended, LogError, LogWriter, NotAppended, Outgoing
 
@@ -57,6 +59,9 @@ class Committer:
         self._closing = False
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="commit")
         self._task = asyncio.create_task(self._run(), name="commit")
+        self._refused = {code: telemetry.COLLECTOR_REFUSED.labels(code) for code in CODES}
+        for kept in ("yes", "no"):
+            telemetry.COLLECTOR_DEAD.labels(kept)
         self.failing: str | None = None
         """why the last commit could not be made durable, if it could not"""
 
@@ -84,11 +89,21 @@ class Committer:
             group = self._next_group()
             if group:
                 outcomes = await loop.run_in_executor(self._thread, self._write, [each.request for each in group])
+                self._count(outcomes)
                 for each, outcome in zip(group, outcomes, strict=True):
                     if not each.answered.done():
                         each.answered.set_result(outcome)
             elif self._closing:
                 return
+
+    def _count(self, outcomes: list[Outcome]) -> None:
+        # All at once in the loop's thread, so that received = accepted + refused whenever it is looked at.
+        accepted = sum(outcome.accepted for outcome in outcomes)
+        refused = Counter(refusal.code for outcome in outcomes for refusal in outcome.refusals)
+        telemetry.COLLECTOR_RECEIVED.inc(accepted + refused.total())
+        telemetry.COLLECTOR_ACCEPTED.inc(accepted)
+        for code, count in refused.items():
+            self._refused[code].inc(count)
 
     def _next_group(self) -> list[_Waiting]:
         """The requests of the next commit, as many as its size allows, but at least one."""

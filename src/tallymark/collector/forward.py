@@ -1,7 +1,6 @@
 """Everything that is not the collector's own goes on to the query service: one public port, two processes."""
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -109,9 +108,11 @@ class Forwarder:
 
     async def _pass_on(self, connection: _Connection, head: _Head, scope: Scope, proto: Any) -> None:
         """A long or endless answer, piece by piece, until it ends, the client leaves or the collector stops."""
-        transport = proto.response_stream(head.status, head.headers)
-        left = asyncio.ensure_future(proto.client_disconnect())
-        stopped = asyncio.ensure_future(self._stop.wait())
+        # With the length stated, an answer that breaks off does not look whole.
+        length = [] if head.length is None else [("content-length", str(head.length))]
+        transport = proto.response_stream(head.status, [*head.headers, *length])
+        left = asyncio.create_task(_left(proto))
+        stopped = asyncio.create_task(self._stop.wait())
         sending = asyncio.create_task(_send(_content(connection, head, scope.method), transport))
         try:
             await asyncio.wait({left, stopped, sending}, return_when=asyncio.FIRST_COMPLETED)
@@ -234,7 +235,11 @@ async def _content(connection: _Connection, head: _Head, method: str) -> AsyncIt
         yield piece
 
 
+async def _left(proto: Any) -> None:
+    """Returns when the client is gone. Granian's awaitable is no asyncio future: waiting for it needs a task."""
+    await proto.client_disconnect()
+
+
 async def _send(pieces: AsyncIterator[bytes], transport: Any) -> None:
-    with contextlib.suppress(EOFError):
-        async for piece in pieces:
-            await transport.send_bytes(piece)
+    async for piece in pieces:
+        await transport.send_bytes(piece)

@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from tallymark import telemetry
 from tallymark.collector import body
 from tallymark.collector.applied import Follower
 from tallymark.collector.commit import Committer, Outcome
@@ -18,7 +17,6 @@ from tallymark.events import clocks
 from tallymark.events.bodies import BadBody, Delivery, TooManyEvents
 from tallymark.events.clocks import Clocks, RawTime
 from tallymark.events.ids import MAX_IDEMPOTENCY_KEY_CHARS
-from tallymark.events.refusals import CODES
 from tallymark.events.validation import Accepted, Refusal, validate
 from tallymark.http import Problem, Scope
 
@@ -66,9 +64,6 @@ class Intake:
     ) -> None:
         self._rules, self._committer, self._follower = rules, committer, follower
         self._budget, self._rate, self._now_ms = budget, rate, now_ms
-        self._refused = {code: telemetry.COLLECTOR_REFUSED.labels(code) for code in CODES}
-        for kept in ("yes", "no"):
-            telemetry.COLLECTOR_DEAD.labels(kept)
 
     async def answer(self, scope: Scope, proto: Any) -> Answer:
         wait_s = _wait_s(scope.query_string) if scope.query_string else None
@@ -77,7 +72,6 @@ class Intake:
         with Holding(self._budget) as held:
             request = await self._receive(scope, proto, lines, held)
             outcome = await self._committer.commit(request)
-        self._count(outcome)
         applied = wait_s is not None and outcome.accepted > 0 and await self._follower.wait(outcome.offsets, wait_s)
         return _answer(request, outcome, applied=applied)
 
@@ -104,13 +98,6 @@ class Intake:
             raise Problem(413, "too_many_events", f"{error} (collector.max_request_events)") from None
         self._rate.spend(len(request.events) + len(request.refusals))
         return request
-
-    def _count(self, outcome: Outcome) -> None:
-        # All at once, so that received = accepted + refused whenever it is looked at.
-        telemetry.COLLECTOR_RECEIVED.inc(outcome.accepted + len(outcome.refusals))
-        telemetry.COLLECTOR_ACCEPTED.inc(outcome.accepted)
-        for refusal in outcome.refusals:
-            self._refused[refusal.code].inc()
 
 
 def _answer(request: Accepted, outcome: Outcome, *, applied: bool) -> Answer:

@@ -33,7 +33,7 @@ def run(settings: Settings) -> int:
     """Serve the public port until SIGTERM, SIGINT or the end of the parent."""
     check_host(settings.collector.host)
     _allow_many_connections(settings.collector.max_connections)
-    # Events are many short-lived containers without cycles; looking for cycles every 700 of them costs a third of the CPU.
+    # Events are many short-lived containers without cycles; looking for cycles every 700 of them costs a third of it.
     gc.freeze()
     gc.set_threshold(200_000, 20, 100)
     with Role(settings, "collector") as role:

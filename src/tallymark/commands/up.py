@@ -83,7 +83,7 @@ class _Up:
             children=[self._role(role, flags) for role in ROLES],
             stop_order=STOP_ORDER,
             before_start=self._require_port,
-            is_ready=self._is_ready,
+            why_not_ready=self._why_not_ready,
             on_ready=self._on_ready,
             companions=[demo] if self._arguments.demo else [],
             is_drained=self._is_drained,
@@ -103,14 +103,15 @@ class _Up:
         """After the folder's lock is taken: the same folder is the better explanation for a port in use."""
         require_port(self._host, self._port)
 
-    def _is_ready(self) -> bool:
+    def _why_not_ready(self) -> str:
         transport = HttpTransport(self._url, timeout_s=2.0)
         try:
-            return transport.exchange(Request("GET", "/readyz")).status == 200
-        except NoAnswer:
-            return False
+            answer = transport.exchange(Request("GET", "/readyz"))
+        except NoAnswer as error:
+            return str(error)
         finally:
             transport.close()
+        return "" if answer.status == 200 else f"waiting for {', '.join(troubled(answer.json())) or self._url}"
 
     def _on_ready(self) -> None:
         if self._meters:
@@ -146,6 +147,17 @@ class _Up:
         except (OSError, ValueError, KeyError, NoAnswer):
             return True  # nobody can tell; whatever is in the log is counted at the next start
         return isinstance(status, dict) and not status.get("in_flight")
+
+
+def troubled(report: object) -> list[str]:
+    """The roles that `/readyz` says cannot work yet, with their troubles if it names them."""
+    parts = report.items() if isinstance(report, dict) else ()
+    found = []
+    for role, part in parts:
+        if isinstance(part, dict) and not part.get("ready", True):
+            said = part.get("troubles") or ([part["detail"]] if "detail" in part else [])
+            found.append(f"{role} ({'; '.join(map(str, said))})" if said else role)
+    return found
 
 
 def free_port(host: str) -> int:

@@ -1,23 +1,18 @@
 """The three clocks of an event: when it happened and when it was sent (the client's), when it was received (ours)."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Annotated
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, cast
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 RawTime = str | int | float | None
-Milliseconds = npt.NDArray[np.int64]
 
 # Beyond it (the year 287,396) sums of times could leave int64, and no clock means it.
 FURTHEST_MS = 2**53
-_NS = pa.timestamp("ns", "UTC")
-_ZONED = Annotated[datetime, msgspec.Meta(tz=True)]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BadTime(ValueError):
@@ -47,27 +42,41 @@ def milliseconds(time: RawTime) -> int:
     return int(time // 1)
 
 
-def column(times: Sequence[RawTime], *, missing: int) -> Milliseconds:
+def column(times: Sequence[RawTime], *, missing: int) -> list[int]:
     """Epoch milliseconds of many times at once, `missing` where there is none; raises BadTime if one is bad."""
     kinds = set(map(type, times))
     if kinds == {int}:
-        numbers: Milliseconds = np.array(times, dtype=np.int64)
-        if numbers.size and max(-int(numbers.min()), int(numbers.max())) >= FURTHEST_MS:
+        numbers = cast(list[int], times)
+        if not -FURTHEST_MS < min(numbers) <= max(numbers) < FURTHEST_MS:
             raise BadTime("a time is out of range")
         return numbers
-    if kinds == {str}:
+    if kinds == {str} and len(times) >= WORTH_A_COLUMN:
         try:
-            parsed: Milliseconds = pa.array(times, pa.string()).cast(_NS).view(pa.int64()).to_numpy() // 1_000_000
-            return parsed
+            return _arrow(cast(list[str], times))
         except pa.ArrowInvalid:
             pass  # another spelling, or a bad one: one by one says which
-    return np.array([missing if time is None else milliseconds(time) for time in times], dtype=np.int64)
+    return [missing if time is None else milliseconds(time) for time in times]
+
+
+# Fewer than this are read faster one by one.
+WORTH_A_COLUMN = 32
+# The common spelling, which all the parsers below read as the same moment.
+_COMMON = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_NS = pa.timestamp("ns", "UTC")
+_ZONED = Annotated[datetime, msgspec.Meta(tz=True)]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def _parsed(text: str) -> int:
-    # Arrow first, as for a whole column, so that an event is judged the same alone and in company.
     try:
-        return int(pa.array([text], pa.string()).cast(_NS).view(pa.int64())[0].as_py() // 1_000_000)
+        if _COMMON.fullmatch(text):
+            return (datetime.fromisoformat(text) - _EPOCH) // _MILLISECOND
+    except ValueError:
+        pass
+    # Arrow before msgspec, as for a whole column, so that an event is judged the same alone and in company.
+    try:
+        return _arrow([text])[0]
     except pa.ArrowInvalid:
         pass
     try:
@@ -76,7 +85,10 @@ def _parsed(text: str) -> int:
         raise BadTime(f"{_shown(text)} is not a time: give RFC 3339 with a zone, or epoch milliseconds") from None
 
 
-_MILLISECOND = datetime(1970, 1, 1, 0, 0, 0, 1000) - datetime(1970, 1, 1)
+def _arrow(texts: list[str]) -> list[int]:
+    nanoseconds = pa.array(texts, pa.string()).cast(_NS).view(pa.int64()).to_numpy()
+    milliseconds_: list[int] = (nanoseconds // 1_000_000).tolist()
+    return milliseconds_
 
 
 def _shown(text: str) -> str:

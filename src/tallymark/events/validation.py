@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
-import numpy as np
 
 from tallymark.events import bodies, clocks, ids
 from tallymark.events.bodies import UNDECODABLE, BadBody, Delivery, TooManyEvents
-from tallymark.events.clocks import Clocks, Milliseconds, RawTime
+from tallymark.events.clocks import Clocks, RawTime
 from tallymark.events.model import MAX_KEY_CHARS, MAX_TEXT_BYTES, NAME, Event, WideEvent
 from tallymark.events.refusals import Refused, check, check_name, check_text, check_time, check_value_names
 
@@ -34,8 +33,9 @@ class Accepted:
     events: list[Event]
     indexes: Sequence[int]
     """where each stood in the request"""
-    times: Milliseconds
-    shifts: Milliseconds
+    times: list[int]
+    shifts: list[int] | None
+    """what each time was corrected by; None if nothing was"""
     received_ms: int
     keys: set[str]
     """of all their properties"""
@@ -156,8 +156,10 @@ def _one(raw: bytes) -> Event:
 
 def _times(
     events: list[Event], sent_at: RawTime, received_ms: int, believed: Clocks
-) -> tuple[Milliseconds, Milliseconds, dict[int, Refused]]:
+) -> tuple[list[int], list[int] | None, dict[int, Refused]]:
     """Corrected times, what they were corrected by, and what is wrong with the time at a position."""
+    if not events:
+        return [], None, {}
     given = [event.time for event in events]
     bad: dict[int, Refused] = {}
     try:
@@ -166,28 +168,35 @@ def _times(
         bad = _bad_times("time", given)
         given = [None if position in bad else time for position, time in enumerate(given)]
         times = clocks.column(given, missing=received_ms)
+    shifts = None
     own = [event.sent_at for event in events]
-    if sent_at is None and own.count(None) == len(own):
-        shifts = np.zeros(len(times), dtype=np.int64)
-    else:
+    if sent_at is not None or own.count(None) < len(own):
         bad |= _bad_times("sent_at", own)
-        default = None if sent_at is None else clocks.milliseconds(sent_at)
-        sent = [
-            default if time is None or position in bad else clocks.milliseconds(time)
-            for position, time in enumerate(own)
-        ]
-        shifts = np.array(
-            [
-                0 if time is None or moment is None else believed.shift(moment, received_ms)
-                for time, moment in zip(given, sent, strict=True)
-            ],
-            dtype=np.int64,
-        )
-        times = times + shifts
-    outside = (times < received_ms - believed.accept_past_ms) | (times > received_ms + believed.accept_future_ms)
-    for position in np.flatnonzero(outside).tolist():
-        bad.setdefault(position, _outside(int(times[position]), received_ms, believed))
+        own = [None if position in bad else moment for position, moment in enumerate(own)]
+        shifts = _shifts(given, own, sent_at, received_ms, believed)
+        times = [time + shift for time, shift in zip(times, shifts, strict=True)]
+    oldest, newest = received_ms - believed.accept_past_ms, received_ms + believed.accept_future_ms
+    if min(times) < oldest or max(times) > newest:
+        for position, time in enumerate(times):
+            if not oldest <= time <= newest:
+                bad.setdefault(position, _outside(time, received_ms, believed))
     return times, shifts, bad
+
+
+def _shifts(
+    given: list[RawTime], own: list[RawTime], sent_at: RawTime, received_ms: int, believed: Clocks
+) -> list[int]:
+    """What corrects each time: by its own `sent_at` or the request's, and not at all if it is our own clock's."""
+    common = 0 if sent_at is None else believed.shift(clocks.milliseconds(sent_at), received_ms)
+    shifts = []
+    for time, sent in zip(given, own, strict=True):
+        if time is None:
+            shifts.append(0)
+        elif sent is None:
+            shifts.append(common)
+        else:
+            shifts.append(believed.shift(clocks.milliseconds(sent), received_ms))
+    return shifts
 
 
 def _bad_times(name: str, times: Sequence[RawTime]) -> dict[int, Refused]:
@@ -218,7 +227,9 @@ def _refuse(accepted: Accepted, bad: dict[int, Refused], raws: list[bytes]) -> N
     kept = [position for position in range(len(accepted.events)) if position not in bad]
     accepted.events = [accepted.events[position] for position in kept]
     accepted.indexes = [accepted.indexes[position] for position in kept]
-    accepted.times, accepted.shifts = accepted.times[kept], accepted.shifts[kept]
+    accepted.times = [accepted.times[position] for position in kept]
+    if accepted.shifts is not None:
+        accepted.shifts = [accepted.shifts[position] for position in kept]
 
 
 def _finish(accepted: Accepted, idempotency_key: str | None) -> None:
@@ -233,4 +244,5 @@ def _finish(accepted: Accepted, idempotency_key: str | None) -> None:
             accepted.events[position].id = made
     for position, event in enumerate(accepted.events):
         if event.resent is not None:
-            event.resent = clocks.milliseconds(event.resent) + int(accepted.shifts[position])
+            shift = accepted.shifts[position] if accepted.shifts is not None else 0
+            event.resent = clocks.milliseconds(event.resent) + shift

@@ -15,6 +15,10 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+Heads = npt.NDArray[np.uint64]
+Tails = npt.NDArray[np.uint32]
+Ticks = npt.NDArray[np.uint32]
+
 SLOT = np.dtype([("high", "<u8"), ("low", "<u4"), ("time", "<u4")])
 HEADER = np.dtype(
     [
@@ -89,25 +93,26 @@ class ClaimTable:
     def capacity(self) -> int:
         return len(self._high)
 
-    def find(self, high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    def find(self, high: Heads, low: Tails) -> npt.NDArray[np.int64]:
         """The last append time of each id, -1 where it was not seen."""
         found = np.full(len(high), -1, np.int64)
-        index = np.arange(len(high))
         base_ms = int(self._header["base_ms"][0])
         slot = (high & self._mask).astype(np.int64)
+        # Most ids are new and most probes end at once at an empty slot: only the others are looked at further.
+        index = np.flatnonzero(self._high[slot])
+        slot = slot[index]
         while len(index):
             there = self._high[slot]
-            hit = (there == high) & (self._low[slot] == low)
+            hit = (there == high[index]) & (self._low[slot] == low[index])
             found[index[hit]] = self._time[slot[hit]].astype(np.int64) + base_ms
             on = ~hit & (there != 0)
-            index, high, low = index[on], high[on], low[on]
-            slot = (slot[on] + 1) & int(self._mask)
+            index, slot = index[on], (slot[on] + 1) & int(self._mask)
         return found
 
     def merge(
         self,
-        high: npt.NDArray[np.uint64],
-        low: npt.NDArray[np.uint32],
+        high: Heads,
+        low: Tails,
         append_ms: npt.NDArray[np.int64],
         *,
         through: int,
@@ -141,35 +146,34 @@ class ClaimTable:
             ids=(self._high[live], self._low[live], times[live]),
         )
 
-    def _insert(self, high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint32], time: npt.NDArray[np.uint32]) -> None:
+    def _insert(self, high: Heads, low: Tails, time: Ticks) -> None:
+        index = np.arange(len(high))
         slot = (high & self._mask).astype(np.int64)
         used, total = self.used, int(self._header["sum"][0])
-        while len(high):
-            there = self._high[slot]
-            empty = np.flatnonzero(there == 0)
-            if len(empty):
-                # Several ids may want one slot: numpy lets the last one win in all three columns alike.
-                free = slot[empty]
-                self._time[free] = time[empty]
-                self._low[free] = low[empty]
-                self._high[free] = high[empty]
-                there = self._high[slot]
-            hit = (there == high) & (self._low[slot] == low)
-            mine, newer = slot[hit], time[hit]
-            was_empty = np.zeros(len(high), np.bool_)
-            was_empty[empty] = True
-            fresh = was_empty[hit]
-            old = self._time[mine]
-            kept = np.maximum(old, newer)
-            total += _sum(high[hit][fresh], low[hit][fresh], newer[fresh])
-            total += int((kept[~fresh].astype(np.uint64) - old[~fresh]).sum()) * _TIME_FACTOR
-            self._time[mine] = kept
-            used += int(fresh.sum())
-            on = ~hit
-            high, low, time = high[on], low[on], time[on]
-            slot = (slot[on] + 1) & int(self._mask)
+        while len(index):
+            vacant = self._high[slot] == 0
+            takers, free = index[vacant], slot[vacant]
+            # Several ids may want one slot: numpy lets the last one win in all three columns alike.
+            self._time[free] = time[takers]
+            self._low[free] = low[takers]
+            self._high[free] = high[takers]
+            mine = (self._high[slot] == high[index]) & (self._low[slot] == low[index])
+            fresh = index[mine & vacant]
+            used += len(fresh)
+            total += _sum(high[fresh], low[fresh], time[fresh])
+            total += self._renew(slot[mine & ~vacant], time[index[mine & ~vacant]])
+            index, slot = index[~mine], (slot[~mine] + 1) & int(self._mask)
         self._header["used"] = used
         self._header["sum"] = total & _MASK64
+
+    def _renew(self, slot: npt.NDArray[np.int64], time: Ticks) -> int:
+        """Move the times of known ids forward; what that adds to the sum."""
+        if not len(slot):
+            return 0
+        old = self._time[slot]
+        kept = np.maximum(old, time)
+        self._time[slot] = kept
+        return int((kept.astype(np.uint64) - old).sum()) * _TIME_FACTOR
 
     def _verify_sum(self) -> None:
         filled = np.flatnonzero(self._high)
@@ -213,7 +217,7 @@ class ClaimTable:
         horizon_ms: int,
         through: int,
         base_ms: int = 0,
-        ids: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]] | None = None,
+        ids: tuple[Heads, Tails, npt.NDArray[np.int64]] | None = None,
     ) -> "ClaimTable":
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f"{path.name}.{os.getpid()}")
@@ -241,7 +245,7 @@ _TIME_FACTOR = 0x9E3779B97F4A7C15
 _MASK64 = 2**64 - 1
 
 
-def _sum(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint32], time: npt.NDArray[np.uint32]) -> int:
+def _sum(high: Heads, low: Tails, time: Ticks) -> int:
     """An order-free checksum that can be kept up to date as slots change."""
     heads = int(high.sum(dtype=np.uint64))
     tails = int(low.sum(dtype=np.uint64)) * 0xC2B2AE3D27D4EB4F

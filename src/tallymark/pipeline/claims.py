@@ -19,10 +19,8 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from tallymark.pipeline.claim_table import ClaimTable, TableUnusable
+from tallymark.pipeline.claim_table import ClaimTable, Heads, TableUnusable, Tails
 
-Hashes = npt.NDArray[np.uint64]
-HashTails = npt.NDArray[np.uint32]
 Times = npt.NDArray[np.int64]
 
 # Beyond the horizon: clock ticks of append times that a rebuild must not cut off.
@@ -32,8 +30,8 @@ MARGIN_MS = 1_000
 class Ids(NamedTuple):
     """Ids of consecutive events in log order: 96 bits of hash and the append time of each."""
 
-    high: Hashes
-    low: HashTails
+    high: Heads
+    low: Tails
     append_ms: Times
 
 
@@ -114,7 +112,7 @@ class Claims:
         if table is not None and table.through < self._start:
             side = _read_side(self._side_file, identity)
             if side is not None and side[0] == table.through and side[1] <= self._start:
-                table = self._merge(table, side[2], through=side[1])
+                table = self._merge(table, side[2], through=side[1])  # each id is in there once
         stale_from = self._window_start()
         if table is None or table.through > self._start or table.through < stale_from:
             table = ClaimTable.create(
@@ -137,18 +135,18 @@ class Claims:
 
     def _catch_up(self, table: ClaimTable) -> ClaimTable:
         for chunk in self._history.ids(table.through, self._start):
-            table = self._merge(table, chunk, through=table.through)
+            table = self._merge(table, _last_of_each(chunk), through=table.through)
         table.set_through(self._start)
         return table
 
     def _merge(self, table: ClaimTable, ids: Ids, *, through: int) -> ClaimTable:
-        """The table with these ids, which all lie before the stretch."""
+        """The table with these ids, each of them once, which all lie before the stretch."""
         if len(ids.high):
             # Whatever follows is no older than the newest of these: what lies a horizon before it can be left out.
             oldest_ms = int(ids.append_ms.max()) - self._horizon_ms - MARGIN_MS
             ids = _only(ids, ids.append_ms >= oldest_ms)
             table = table.with_room(len(ids.high), oldest_ms=oldest_ms)
-        table.merge(*_last_of_each(ids), through=through)
+        table.merge(*ids, through=through)
         return table
 
 
@@ -164,7 +162,7 @@ def _previous_in_stretch(ids: Ids) -> npt.NDArray[np.int64]:
     return previous
 
 
-def _repeated(high: Hashes) -> npt.NDArray[np.int64]:
+def _repeated(high: Heads) -> npt.NDArray[np.int64]:
     """Indexes of values that occur more than once; few in practice, so that only these are sorted."""
     import polars as pl
 

@@ -76,7 +76,10 @@ def label_of_number(number: pl.Expr) -> pl.Expr:
 
 def _float_labels(numbers: pl.Series) -> pl.Series:
     distinct = numbers.drop_nulls().unique()
-    return numbers.replace_strict(distinct, [label(value) for value in distinct], return_dtype=pl.String)
+    if distinct.is_empty():
+        return pl.Series(numbers.name, [None] * len(numbers), dtype=pl.String)
+    labels = [label(value) for value in distinct]
+    return numbers.replace_strict(distinct, labels, default=None, return_dtype=pl.String)
 
 
 def _number(series: pl.Series) -> pl.Series:

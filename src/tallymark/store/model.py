@@ -130,6 +130,10 @@ class Marks:
     """epoch seconds: hours before it are rolled"""
     days_through: int
     """epoch seconds: days before it are rolled"""
+    first_s: int
+    """the earliest minute that holds points"""
+    last_s: int
+    """the latest minute that holds points"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tallymark.supervisor.processes import await_leftovers
 from tallymark.supervisor.signals import Signals
 
 POLL_STARTING_S = 0.1
+COMPLAIN_S = 60.0
 POLL_RUNNING_S = 1.0
 POLL_STOPPING_S = 0.05
 
@@ -33,8 +34,8 @@ class Plan:
     stop_order: Sequence[str]
     before_start: Callable[[], None] = _nothing
     """called with the folder's lock held and the last run gone; what it raises ends the attempt"""
-    is_ready: Callable[[], bool] = _at_once
-    """asked once every child has announced itself"""
+    why_not_ready: Callable[[], str] = str
+    """asked once every child has announced itself; empty when all can work"""
     on_ready: Callable[[], None] = _nothing
     """called once, the first time everything is ready"""
     companions: Sequence[ChildSpec] = ()
@@ -59,6 +60,7 @@ class Supervisor:
         self._ready = False
         self._failed = False
         self._begun = time.monotonic()
+        self._complain_at_s = COMPLAIN_S
 
     def run(self) -> int:
         with FolderLock(self._folder) as lock, Signals() as signals:
@@ -126,14 +128,18 @@ class Supervisor:
             for child in self._children
             if child.spec.announces and child.announced() is None
         ]
-        if missing:
-            passed = f" {time.monotonic() - self._begun:.0f} s" if time.monotonic() - self._begun >= 2 else ""
-            self._console.progress(f"starting {', '.join(missing)} …{passed}")
-        elif self._plan.is_ready():
+        waiting = f"starting {', '.join(missing)}" if missing else self._plan.why_not_ready()
+        if not waiting:
             self._ready = True
             for child in self._companions:
                 child.due = time.monotonic()
             self._plan.on_ready()
+            return
+        passed_s = time.monotonic() - self._begun
+        self._console.progress(f"{waiting} … {passed_s:.0f} s")
+        if passed_s >= self._complain_at_s:
+            self._console.say(f"not ready after {passed_s:.0f} s: {waiting}; see {self._folder / 'logs'}")
+            self._complain_at_s *= 2
 
     def _pause(self) -> float:
         if not self._ready:

@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from tallymark.cli import main
+from tallymark.commands.up import troubled
 from tallymark.supervisor.lock import FolderLock
 
 
@@ -43,3 +44,14 @@ def test_a_data_folder_that_cannot_be_made_is_refused(capsys, tmp_path):
     (tmp_path / "file").touch()
     assert main(["up", "--data", str(tmp_path / "file" / "d")]) == 1
     assert "--data" in capsys.readouterr().err
+
+
+def test_what_is_not_ready_is_named_with_its_trouble():
+    report = {
+        "ready": False,
+        "collector": {"ready": True},
+        "keeper": {"ready": False, "troubles": ["no disk"]},
+        "query": {"ready": False},
+    }
+    assert troubled(report) == ["keeper (no disk)", "query"]
+    assert troubled(None) == []

@@ -1,5 +1,6 @@
 """One public port: what is not the collector's own is answered by the query service."""
 
+import http.client
 import json
 import threading
 from collections.abc import Iterator
@@ -29,9 +30,9 @@ class Query(BaseHTTPRequestHandler):
             self._live()
         elif self.path == "/large":
             self._large()
-        elif self.path == "/cut":
+        elif self.path.startswith("/cut"):
             self.send_response(200)
-            self.send_header("content-length", "1000")
+            self.send_header("content-length", self.path.removeprefix("/cut"))
             self.end_headers()
             self.wfile.write(b"x" * 10)
             self.close_connection = True
@@ -135,8 +136,10 @@ def test_a_query_service_that_is_away_is_503_and_events_are_still_taken(collecto
 
 @pytest.mark.usefixtures("query")
 def test_an_answer_that_breaks_off_is_not_passed_on_as_whole(collector: Any) -> None:
-    reply = collector.get("/cut")
+    reply = collector.get("/cut1000")
     assert (reply.status, reply.json["code"]) == (502, "query_failed")
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        collector.get("/cut1000000")
 
 
 def test_a_query_service_that_moved_is_found_again(collector: Any, query: Any, tmp_path: Path) -> None:

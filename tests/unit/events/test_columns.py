@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from tallymark.events import columns
@@ -12,9 +11,8 @@ from tallymark.events.validation import Accepted
 
 def batch(*props: dict[str, Any] | None) -> pa.RecordBatch:
     some = [Event("view", str(number), props=each) for number, each in enumerate(props)]
-    zeros = np.zeros(len(some), dtype=np.int64)
     keys = {key for each in props for key in each or ()}
-    return columns.batch([Accepted(some, range(len(some)), zeros, zeros, 0, keys)])
+    return columns.batch([Accepted(some, range(len(some)), [0] * len(some), None, 0, keys)])
 
 
 def props(events: pa.RecordBatch) -> dict[str, pa.DataType]:

@@ -31,11 +31,10 @@ events = st.builds(
 )
 
 
-def accepted(some: list[Event], *, received_ms: int = 7, times_: list[int] | None = None) -> Accepted:
-    stamps = np.array(times_ or range(len(some)), dtype=np.int64)
-    return Accepted(
-        some, range(len(some)), stamps, stamps * 2, received_ms, {key for event in some for key in event.props or ()}
-    )
+def accepted(some: list[Event], *, received_ms: int = 7) -> Accepted:
+    stamps = list(range(len(some)))
+    keys = {key for event in some for key in event.props or ()}
+    return Accepted(some, stamps, stamps, [2 * stamp for stamp in stamps], received_ms, keys)
 
 
 def present(mapping: dict[str, Any] | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import re
 from tallymark import dashboard
 from tallymark.query.parameters import PARAMETERS, RESERVED
 
-CONTRACT = "from to step window by k fn compare tz format consistency limit".split()
+CONTRACT = ["from", "to", "step", "window", "by", "k", "fn", "compare", "tz", "format", "consistency", "limit"]
 
 
 def test_every_route_is_in_it(desk):

@@ -14,7 +14,7 @@ M = "/v1/meters/views"
         ("/v1/meters/views/totl", 404, "unknown_path", "/v1/meters/{name}/total"),
         (f"{M}/total?vidoe=A", 400, "unknown_parameter", "did you mean video"),
         (f"{M}/total?label.vidoe=A", 400, "unknown_key", "did you mean video"),
-        (f"{M}/total?form=-1h", 400, "unknown_parameter", "did you mean from"),
+        (f"{M}/total?frm=-1h", 400, "unknown_parameter", "did you mean from"),
         (f"{M}/total?step=1m", 400, "unknown_parameter", "takes no step; it takes from, to"),
         (f"{M}/total?compare=1d", 400, "unknown_parameter", "later version"),
         (f"{M}/series?by=contry", 400, "unknown_key", "did you mean country"),

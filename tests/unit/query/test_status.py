@@ -108,7 +108,13 @@ def test_dead_letters_and_meters(desk):
     desk.store.letters = {("collector", "bad_time"): 3}
     told = desk.ask("/v1/status")
     assert told["dead_letters"] == [{"hop": "collector", "reason": "bad_time", "events": 3}]
-    assert {"name": "views", "version": 1, "labels": ["video", "country"], "broken": None} in told["meters"]
+    assert {
+        "name": "views",
+        "version": 1,
+        "labels": ["video", "country"],
+        "compute": ["count"],
+        "broken": None,
+    } in told["meters"]
 
 
 def test_the_pulse_gives_rates_between_readings(desk):

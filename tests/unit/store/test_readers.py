@@ -1,13 +1,13 @@
 """Readers in other threads and processes see every delta exactly once, while fold and roll are at work."""
 
-import multiprocessing
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
-from multiprocessing.synchronize import Event as ProcessEvent
 from pathlib import Path
 
 import polars as pl
-import pytest
 
 from tallymark.meters.model import Meter
 from tallymark.store import deltas
@@ -51,15 +51,6 @@ def watch(store: SqliteStore, finished: Callable[[], bool]) -> tuple[int, list[s
     return looks, wrong
 
 
-def watch_in_a_process(
-    path: Path, finished: ProcessEvent, ready: ProcessEvent, results: "multiprocessing.Queue[object]"
-) -> None:
-    store = SqliteStore(path)
-    ready.set()
-    results.put(watch(store, finished.is_set))
-    store.close()
-
-
 def work(store: SqliteStore, meter_id: int) -> None:
     """Applies, folds and rolls in small steps, as time goes on."""
     for number in range(60):
@@ -74,27 +65,38 @@ def work(store: SqliteStore, meter_id: int) -> None:
             store.checkpoint()
 
 
-@pytest.mark.parametrize("threads", [2])
-def test_readers_never_see_a_delta_twice_or_not_at_all(store: SqliteStore, threads: int) -> None:
+def test_readers_never_see_a_delta_twice_or_not_at_all(store: SqliteStore, tmp_path: Path) -> None:
     meter = store.put_meter(VIEWS, now_ms=0)
-    context = multiprocessing.get_context("spawn")  # Polars does not survive a fork
-    finished, ready, results = context.Event(), context.Event(), context.Queue()
-    process = context.Process(target=watch_in_a_process, args=(store.path, finished, ready, results))
-    process.start()
+    stop = tmp_path / "stop"
+    other = subprocess.Popen([sys.executable, __file__, str(store.path), str(stop)], stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
     found: list[tuple[int, list[str]]] = []
-    watchers = [threading.Thread(target=lambda: found.append(watch(store, finished.is_set))) for _ in range(threads)]
+    watchers = [threading.Thread(target=lambda: found.append(watch(store, stop.exists))) for _ in range(2)]
     try:
-        assert ready.wait(30)
+        assert other.stdout.readline() == "ready\n"
         for watcher in watchers:
             watcher.start()
         work(store, meter.meter_id)
-    finally:
-        finished.set()
+        stop.touch()
         for watcher in watchers:
             watcher.join()
-    found.append(results.get(timeout=30))
-    process.join()
+        found.append(tuple(json.loads(other.stdout.readline())))
+    finally:
+        stop.touch()
+        other.communicate(timeout=30)
     assert store.marks().days_through > MIDNIGHT - DAY_S
+    assert len(found) == 3
     for looks, wrong in found:
         assert wrong == []
         assert looks > 3
+
+
+def watch_as_a_program(path: str, stop: str) -> None:
+    store = SqliteStore(Path(path))
+    print("ready", flush=True)
+    print(json.dumps(watch(store, Path(stop).exists)), flush=True)
+    store.close()
+
+
+if __name__ == "__main__":
+    watch_as_a_program(*sys.argv[1:])

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,32 +115,25 @@ class PartitionWriter:
         return f"{free:,} bytes are free on the disk and log.reserve_bytes = {self._rules.reserve_bytes:,}; make room"
 
     def _roll(self) -> None:
-        """Begins a new segment. The old one is synced: every append ends with that."""
+        """Begins a new segment. The old one is synced: every append ends with that.
+
+        The index is made first. A failure then leaves no segment, or a sealed partition: never one that goes on in the
+        old segment while the new one stands behind it.
+        """
         self._sync(self._index)
-        paths = index_file(self._folder, self._end), segment_file(self._folder, self._end)
         files: list[int] = []
         try:
-            for path in paths:
+            for path in (index_file(self._folder, self._end), segment_file(self._folder, self._end)):
                 files.append(self._disk.create(path))
             self._sync_folder()
         except OSError:
             for file in files:
                 os.close(file)
-            self._unroll(paths)
             raise
         os.close(self._index)
         os.close(self._segment)
         self._index, self._segment = files
         self._active, self._position = self._end, 0
-
-    def _unroll(self, paths: Iterable[Path]) -> None:
-        """Removes a segment that could not be begun: left behind, it would cut off what the old one still takes."""
-        try:
-            for path in paths:
-                path.unlink(missing_ok=True)
-            self._disk.sync_folder(self._folder)
-        except OSError as error:
-            self._seal(f"a new segment could not be undone ({error.strerror or error})")
 
     def _write(self, frames: Sequence[Outgoing]) -> "_Written":
         append_ms = max(self._rules.clock(), self._append_ms)

@@ -37,6 +37,7 @@ def fold(connection: sqlite3.Connection, series: SeriesNumbers, *, most_points: 
             return Folded()  # another keeper folded them meanwhile
         add_points(connection, MINUTE_S, points)
         _add_to_rolled(connection, points)
+        _widen(connection, points)
         set_mark(connection, "folded", waiting[-1][0])
     return Folded(len(waiting), sum(frame.height for _, frame in waiting), points.height)
 
@@ -79,6 +80,14 @@ def _add_to_rolled(connection: sqlite3.Connection, points: pl.DataFrame) -> None
         add_points(connection, HOUR_S, coarser(late, HOUR_S))
         _leave_word(connection, DAY_S, late, marks.days_through)
         add_points(connection, DAY_S, coarser(late.filter(in_days), DAY_S))
+
+
+def _widen(connection: sqlite3.Connection, points: pl.DataFrame) -> None:
+    """Moves the marks of the earliest and latest minute, which spare readers the grains that hold nothing."""
+    if not points.is_empty():
+        first, last = points.select(first=pl.col("bucket_s").min(), last=pl.col("bucket_s").max()).row(0)
+        connection.execute("UPDATE marks SET value = MIN(value, ?) WHERE name = 'first_s'", (first,))
+        connection.execute("UPDATE marks SET value = MAX(value, ?) WHERE name = 'last_s'", (last,))
 
 
 def _is_rolled(connection: sqlite3.Connection, grain_s: int, through: int) -> pl.Expr:

@@ -1,19 +1,20 @@
 """Marks: the single numbers that say how far something has come."""
 
 import sqlite3
+from dataclasses import fields
 from typing import Literal
 
 from tallymark.store.model import Marks
 
-Mark = Literal["revision", "journal_end", "folded", "hours_through", "days_through", "letter_bytes"]
+Mark = Literal[
+    "revision", "journal_end", "folded", "hours_through", "days_through", "first_s", "last_s", "letter_bytes"
+]
 
 
 def read_marks(connection: sqlite3.Connection) -> Marks:
     """In one statement, so that they belong together."""
     values = dict(connection.execute("SELECT name, value FROM marks").fetchall())
-    return Marks(
-        values["revision"], values["journal_end"], values["folded"], values["hours_through"], values["days_through"]
-    )
+    return Marks(**{field.name: values[field.name] for field in fields(Marks)})
 
 
 def read_mark(connection: sqlite3.Connection, name: Mark) -> int:

@@ -67,10 +67,10 @@ class Question:
         return [(label, self.meter.labels.index(label)) for label in self.by]
 
     def statement(self, piece: Piece) -> Statement:
-        """One row a series and step with the labels; without `by` one row a step."""
+        """One row a series and step; without `by` one row a step."""
         columns, groups = [], []
         if self.by:
-            columns.append("series.labels")
+            columns.append("series.series_id")
             groups.append("series.series_id")
         if self.step_s is not None:
             columns.append(f"{self._bucket(piece)} AS step_s")
@@ -96,8 +96,10 @@ class Question:
     def _series(self) -> tuple[str, list[object]]:
         meter_id = self.meter.meter_id
         if not self.where:
-            wanted = "<>" if self.by else "="
-            return f"series.meter_id = ? AND series.labels {wanted} ?", [meter_id, SUM_OF_ALL]
+            # The number of that series rather than its labels: so the index over meters suffices.
+            is_sum = "IS NOT" if self.by else "IS"
+            the_sum = "(SELECT series_id FROM series WHERE meter_id = ? AND labels = ?)"
+            return f"series.meter_id = ? AND series.series_id {is_sum} {the_sum}", [meter_id, meter_id, SUM_OF_ALL]
         if set(self.where) == set(self.meter.labels) and prod(map(len, self.where.values())) <= MAX_NAMED_SERIES:
             named = [labels_text(values) for values in product(*(self.where[label] for label in self.meter.labels))]
             return f"series.meter_id = ? AND series.labels IN ({_marks(named)})", [meter_id, *named]

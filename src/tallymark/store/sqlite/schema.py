@@ -6,14 +6,14 @@ import time
 import msgspec
 
 from tallymark.meters.model import BUILT_IN
-from tallymark.store.grains import EARLIEST_S, GRAINS
+from tallymark.store.grains import EARLIEST_S, GRAINS, LATEST_S
 from tallymark.store.protocol import StoreError
 from tallymark.store.sqlite.connection import writing
 
 VERSION = 1
 
 _TABLES = (
-    # Single numbers: revision (of the registry), journal_end, folded, hours_through, days_through, letter_bytes.
+    # Single numbers: those of `store.model.Marks`, and the raw bytes of all letters kept.
     "CREATE TABLE marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
     # What is counted.
     "CREATE TABLE meters (meter_id INTEGER PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL,"
@@ -67,6 +67,8 @@ _MARKS = {
     "folded": 0,
     "hours_through": EARLIEST_S,
     "days_through": EARLIEST_S,
+    "first_s": LATEST_S,
+    "last_s": EARLIEST_S,
     "letter_bytes": 0,
 }
 

@@ -13,6 +13,7 @@ from tallymark.meters.model import Meter
 from tallymark.store.model import DeadLetter, Folded, LiveMeters, Marks, Pruned, RegisteredMeter, Stretch, StretchResult
 from tallymark.store.sqlite import connection as connections
 from tallymark.store.sqlite import fold, journal, letters, positions, roll, schema, upkeep
+from tallymark.store.sqlite.labels import LabelTables
 from tallymark.store.sqlite.marks import read_mark, read_marks
 from tallymark.store.sqlite.reading import SqliteSnapshot
 from tallymark.store.sqlite.registry import SqliteRegistry
@@ -31,6 +32,7 @@ class SqliteStore:
         self._sink = SqliteSink(self._connections)
         self._series = SeriesNumbers()
         self._tail = journal.Tail()
+        self._labels = LabelTables()
         schema.prepare(self._connections.mine())
 
     def close(self) -> None:
@@ -78,7 +80,7 @@ class SqliteStore:
     @contextmanager
     def snapshot(self) -> Iterator[SqliteSnapshot]:
         with self._connections.spare() as connection, connections.reading(connection):
-            yield SqliteSnapshot(connection, read_marks(connection), self._tail)
+            yield SqliteSnapshot(connection, read_marks(connection), self._tail, self._labels)
 
     def journal_since(self, sequence: int) -> list[tuple[int, pl.DataFrame]]:
         return list(journal.entries(self._connection, after=sequence))

@@ -154,12 +154,13 @@ def test_a_write_that_cannot_be_undone_seals(open_log: OpenLog, reader_of: Reade
     assert contents(reader_of()) == ["kept", "next"]
 
 
-def test_a_segment_that_cannot_be_begun_leaves_no_trace(open_log: OpenLog, reader_of: ReaderOf, disk):
+def test_a_segment_that_cannot_be_begun_is_tried_again_later(open_log: OpenLog, reader_of: ReaderOf, disk):
     log = open_log(disk=disk, segment_bytes=4096)
     log.append(frames("a" * 4000))
-    disk.faults["create .seg"] = FULL
-    assert "cannot write" in reasons(log.append(frames("b" * 4000))).pop()
-    disk.faults.clear()
+    for kind in ("create .idx", "create .seg"):
+        disk.faults[kind] = FULL
+        assert "cannot write" in reasons(log.append(frames("b" * 4000))).pop()
+        disk.faults.clear()
     assert log.append(frames("c")) == [Appended(0, 1, 1_000_000)]  # fits into the old segment
     assert log.append(frames("d" * 4000)) == [Appended(0, 2, 1_000_000)]
     log.close()

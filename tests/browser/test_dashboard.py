@@ -1,0 +1,197 @@
+"""The page in real Chromium against a real query service: numbers move while the store is filled."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tallymark import log as logs
+from tallymark.log.protocol import Outgoing
+from tallymark.meters.model import Meter
+from tallymark.settings import Settings
+from tallymark.store import deltas, open_store
+from tallymark.store.model import Ledger, Stretch, StretchResult
+
+SERVE = "import sys; from tallymark.query.service import run; from tallymark.settings import load; "
+SERVE += "sys.exit(run(load(environment={}, flags={'data': sys.argv[1], 'query.port': int(sys.argv[2])})))"
+
+
+class Service:
+    """A query service in a process of its own; the test plays collector and pipeline."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = Settings(data=str(folder))
+        self.store = open_store(self.settings)
+        self.log = logs.open_writer(self.settings, "events")
+        self.identity = logs.open_reader(self.settings, "events").identity
+        self.views = self.store.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=1)
+        self.offset = 0
+        for role in ("collector", "pipeline", "keeper"):
+            self.settings.run_folder.mkdir(exist_ok=True)
+            place = {"pid": os.getpid(), "address": None, "ready_ms": 1}
+            (self.settings.run_folder / f"{role}.json").write_text(json.dumps(place))
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        place = self.settings.run_folder / "query.json"
+        command = [sys.executable, "-c", SERVE, self.settings.data, str(self.port)]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 30
+        while not place.exists():
+            assert self.process.poll() is None, "the query service ended"
+            assert time.monotonic() < deadline, "the query service is not ready after 30 s"
+            time.sleep(0.02)
+        self.url = "http://" + json.loads(place.read_bytes())["address"]
+        self.port = int(self.url.rpartition(":")[2])
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(10)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+        self.log.close()
+        self.store.close()
+
+    def accept(self, events: int) -> None:
+        self.log.append([Outgoing(0, b"frame", events)])
+
+    def count(self, views: dict[tuple[str, str], int], *, duplicate: int = 0) -> None:
+        """One batch of views, accepted and applied."""
+        now_ms = int(time.time() * 1000)
+        total = sum(views.values())
+        self.accept(total + duplicate)
+        minute = now_ms // 60_000 * 60
+        rows = [
+            (self.views.meter_id, "\0".join(labels), minute, n, 0, None, None, None, None)
+            for labels, n in views.items()
+        ]
+        rows.append((1, "view", minute, total, 0, None, None, None, None))
+        result = StretchResult(
+            Stretch(0, self.offset, self.offset + 1),
+            self.identity,
+            self.store.live_meters().revision,
+            (1, self.views.meter_id),
+            deltas.encode(pl.DataFrame(rows, deltas.SCHEMA, orient="row")),
+            Ledger(accepted=total + duplicate, counted=total, duplicate=duplicate),
+            received={now_ms - 120: total},
+        )
+        self.store.apply([result], now_ms=now_ms)
+        self.offset += 1
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    running = Service(tmp_path)
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert executable, "these tests need Chromium: apt-get install chromium"
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=executable)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser: Browser, service: Service) -> Iterator[Page]:
+    """The dashboard; a script error or a request to anywhere else fails the test."""
+    opened = browser.new_page(viewport={"width": 1200, "height": 900}, locale="en-US")
+    wrong: list[str] = []
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("request", lambda request: None if request.url.startswith(service.url) else wrong.append(request.url))
+    opened.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)
+    opened.goto(service.url)
+    yield opened
+    opened.close()
+    assert not wrong
+
+
+def test_a_newcomer_is_told_what_to_type(page: Page, service: Service) -> None:
+    expect(page.get_by_role("heading", name="Nothing has been counted yet")).to_be_visible()
+    expect(page.locator("#curl")).to_contain_text(f"curl '{service.url}/v1/events'")
+    service.count({("A", "KR"): 1})
+    expect(page.get_by_role("heading", name="Nothing has been counted yet")).to_be_hidden()
+
+
+def test_numbers_move_while_events_are_counted(page: Page, service: Service) -> None:
+    service.count({("A", "KR"): 1200, ("B", "DE"): 300}, duplicate=75)
+    expect(page.locator("#counted")).to_have_text("1,500")
+    expect(page.locator("#accepted")).to_have_text("1,575 accepted")
+    expect(page.locator("#term-duplicate")).to_have_text("75")
+    expect(page.locator("#term-missing")).to_have_text("0")
+    expect(page.locator("#rate")).not_to_have_text("0")
+    expect(page.locator("#p99")).to_have_text(re.compile(r"\d+ ms"))
+    rows = page.locator("#top tbody tr")
+    expect(rows.nth(0)).to_contain_text("A1,200")
+    service.count({("B", "DE"): 2000})
+    expect(page.locator("#counted")).to_have_text("3,500")
+    expect(rows.nth(0)).to_contain_text("B2,300")
+    expect(page.locator("#chart path.counted")).to_be_attached()
+
+
+def test_events_in_flight_are_shown(page: Page, service: Service) -> None:
+    service.count({("A", "KR"): 5})
+    service.accept(7)
+    expect(page.locator("#term-in_flight")).to_have_text("7")
+    expect(page.locator("#term-counted")).to_have_text("5")
+
+
+def test_another_meter_and_key_can_be_chosen(page: Page, service: Service) -> None:
+    service.count({("A", "KR"): 5, ("A", "DE"): 9})
+    page.get_by_label("by", exact=True).select_option("country")
+    expect(page.locator("#top tbody tr").nth(0)).to_contain_text("DE9")
+    page.get_by_label("meter", exact=True).select_option("events")
+    expect(page.locator("#top tbody tr").nth(0)).to_contain_text("view14")
+
+
+def test_labels_are_text_whatever_they_say(page: Page, service: Service) -> None:
+    nasty = "<img src=x onerror=alert(1)>"
+    service.count({(nasty, "KR"): 3, ("", "KR"): 1})
+    expect(page.locator("#top tbody tr").nth(0)).to_contain_text(nasty)
+    expect(page.locator("#top tbody tr").nth(1)).to_contain_text("(empty)")
+    expect(page.locator("#top img")).to_have_count(0)
+
+
+def test_a_server_that_goes_away_and_comes_back(page: Page, service: Service) -> None:
+    service.count({("A", "KR"): 5})
+    expect(page.locator("#counted")).to_have_text("5")
+    assert service.stop() == 0  # also while the page listens to `live`
+    expect(page.locator("#banner")).to_contain_text("cannot be reached")
+    service.start()
+    expect(page.locator("#banner")).to_be_hidden()
+    service.count({("A", "KR"): 5})
+    expect(page.locator("#counted")).to_have_text("10")
+
+
+def test_a_role_that_is_gone_is_named(page: Page, service: Service) -> None:
+    expect(page.locator("#verdict")).to_have_text("nothing late, nothing lost")
+    (service.settings.run_folder / "keeper.json").unlink()
+    expect(page.locator("#problems")).to_contain_text("keeper is absent")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_in_both_schemes(browser: Browser, service: Service, scheme: str) -> None:
+    service.count({("a video with a name that is much too long for a phone to show in one line", "KR"): 1_234_567})
+    phone = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)  # type: ignore[arg-type]
+    phone.goto(service.url)
+    expect(phone.locator("#counted")).to_have_text("1,234,567")
+    expect(phone.locator("#top tbody tr")).to_have_count(1)
+    assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    phone.close()

@@ -1,0 +1,230 @@
+"""Bodies: what is accepted, what is refused and why; in bulk and one by one the judgement is the same."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallymark.events import validation
+from tallymark.events.bodies import BadBody, Delivery, TooManyEvents
+from tallymark.events.clocks import Clocks
+from tallymark.events.refusals import CODES, Refused, check
+from tallymark.events.validation import Accepted, validate
+
+NOW = 1_763_208_000_000
+DAY = 86_400_000
+CLOCKS = Clocks(accept_past_ms=7 * DAY, accept_future_ms=300_000, tolerance_ms=5000)
+GOOD = {"event": "view", "id": "1"}
+
+
+def judge(body: Any, *, max_events: int = 1000, **delivery: Any) -> Accepted:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return validate(Delivery(raw, NOW, **delivery), CLOCKS, max_events=max_events)
+
+
+def codes(accepted: Accepted) -> list[tuple[int, str]]:
+    return [(refusal.index, refusal.code) for refusal in accepted.refusals]
+
+
+def test_the_examples_of_the_contract() -> None:
+    accepted = judge(
+        [
+            {"event": "view", "id": "7c0e", "time": "2025-11-15T12:00:00.123Z", "value": 1, "props": {"video": "A"}},
+            {"event": "metrics", "id": "web-1/1", "props": {"server": "web-1"}, "values": {"cpu": 0.42, "q": 17}},
+        ]
+    )
+    assert codes(accepted) == []
+    assert accepted.times == [1_763_208_000_123, NOW]
+    assert accepted.keys == {"video", "server"}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        ({"event": None}, "bad_event", "required"),
+        ({"event": "9lives"}, "bad_event", "must match"),
+        ({"event": "a" * 129}, "bad_event", "must match"),
+        ({"event": 7}, "bad_event", "it must match"),
+        ({"id": ""}, "bad_id", "0 characters; 1 to 256"),
+        ({"id": "x" * 257}, "bad_id", "257 characters; 1 to 256"),
+        ({"id": 7}, "bad_id", "a number"),
+        ({"time": "2025-11-15"}, "bad_time", "RFC 3339"),
+        ({"time": "2025-11-15T12:00:00"}, "bad_time", "with a zone"),
+        ({"time": True}, "bad_time", "True is not a time"),
+        ({"time": [1]}, "bad_time", "an array"),
+        ({"time": 1e300}, "bad_time", "is not a time"),
+        ({"time": NOW - 7 * DAY - 1}, "too_old", "events.accept_past_s = 604,800"),
+        ({"time": NOW // 1000}, "too_old", "looks like seconds"),
+        ({"time": NOW + 300_001}, "too_new", "300.0 s ahead of now; events.accept_future_s = 300"),
+        ({"time": "2262-04-12T00:00:00Z"}, "too_new", "ahead"),
+        ({"value": "1"}, "bad_value", "a text"),
+        ({"value": True}, "bad_value", "a boolean"),
+        ({"value": 10**400}, "bad_number", "beyond a 64-bit float"),
+        ({"values": [1]}, "bad_values", "an array"),
+        ({"values": {"a": "1"}}, "bad_values", "`values.a` is a text"),
+        ({"values": {"a" * 129: 1}}, "bad_values", "129 characters"),
+        ({"values": {str(n): n for n in range(4097)}}, "bad_values", "4,097 entries; at most 4,096"),
+        ({"values": {f"{n:03}" + "ключ" * 31: 1 for n in range(4000)}}, "bad_values", "bytes; at most 524,288"),
+        ({"props": "x"}, "bad_props", "a text"),
+        ({"props": {"a": {}}}, "bad_props", "flat"),
+        ({"props": {"": 1}}, "bad_props", "0 characters"),
+        ({"props": {"k" * 129: 1}}, "bad_props", "129 characters"),
+        ({"props": {str(n): n for n in range(65)}}, "bad_props", "65 entries; at most 64"),
+        ({"props": {"a": "x" * 1025}}, "bad_text", "1,025 bytes; at most 1,024"),
+        ({"props": {"a": "é" * 600}}, "bad_text", "1,200 bytes; at most 1,024"),
+        ({"props": {"a": 2**64 + 1}}, "bad_number", "send it as text"),
+        ({"props": {"a": "\0"}}, "bad_text", "U+0000"),
+        ({"props": {"a\0": 1}}, "bad_text", "U+0000"),
+        ({"values": {"a\0": 1}}, "bad_text", "U+0000"),
+        ({"id": "a\0"}, "bad_text", "U+0000"),
+        ({"evnet": "x"}, "unknown_field", "did you mean `event`?"),
+        ({"zzz": 1}, "unknown_field", "an event has event, id, time"),
+    ],
+)
+def test_why_an_event_is_refused(change: dict[str, Any], code: str, words: str) -> None:
+    bad = {**GOOD, **change}
+    accepted = judge([GOOD, bad, GOOD])
+    assert codes(accepted) == [(1, code)]
+    assert words in accepted.refusals[0].detail
+    assert json.loads(accepted.refusals[0].raw) == bad
+    assert list(accepted.indexes) == [0, 2]
+    assert len(accepted.times) == len(accepted.events) == 2
+    assert code in CODES
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"event": "A_.:-9"},
+        {"id": "x" * 256},
+        {"id": None, "time": None, "value": None, "values": None, "props": None},
+        {"time": "2025-11-15T21:00:00.1+09:00"},
+        {"time": "2025-11-15t12:00:00.1234567891z"},
+        {"time": NOW - 7 * DAY},
+        {"time": NOW + 300_000},
+        {"time": NOW + 0.5},
+        {"value": 10**30},
+        {"values": {"a": None, "b": 1}},
+        {"values": {str(n): n for n in range(4096)}},
+        {"props": {str(n): n for n in range(64)}},
+        {"props": {"a": "x" * 1024, "k" * 128: None, "e": "", "escaped": "\\u0000"}},
+        {"props": {"a": 2**64, "b": -(2**64)}},
+        {"resent": NOW - DAY},
+    ],
+)
+def test_what_is_just_within_the_rules(change: dict[str, Any]) -> None:
+    assert codes(judge({**GOOD, **change})) == []
+    assert codes(judge([GOOD, {**GOOD, **change}])) == []
+
+
+values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+fields = {
+    "event": st.sampled_from(["view", "a b", ""]) | values,
+    "id": st.text(max_size=3) | values,
+    "time": st.sampled_from([NOW, "2025-11-15T12:00:00Z", "2025-11-15T12:00:00"]) | values,
+    "value": values,
+    "props": st.dictionaries(st.text(max_size=3), values | st.lists(values, max_size=1), max_size=3) | values,
+    "values": st.dictionaries(st.text(max_size=3), values, max_size=3) | values,
+    "resent": values,
+    "extra": values,
+}
+maybe_events = st.fixed_dictionaries({}, optional=fields) | values
+
+
+@given(st.lists(maybe_events, min_size=1, max_size=5))
+@settings(max_examples=300, deadline=None)
+def test_every_event_is_accepted_or_refused_and_the_same_alone_as_in_company(events: list[Any]) -> None:
+    raws = [json.dumps(event).encode() for event in events]
+    try:
+        together = judge(b"[" + b",".join(raws) + b"]")
+    except BadBody:
+        together = None
+    alone = []
+    for raw in raws:
+        try:
+            alone += [(refusal.code, refusal.detail) for refusal in judge(b"[" + raw + b"]").refusals] or [None]
+        except BadBody as error:
+            alone.append((error.code, error.detail))
+    if together is None:
+        assert all(alone)
+        return
+    assert len(together.events) + len(together.refusals) == len(events)
+    refused = {refusal.index: (refusal.code, refusal.detail) for refusal in together.refusals}
+    assert [refused.get(index) for index in range(len(events))] == alone
+
+
+@given(maybe_events)
+@settings(max_examples=300, deadline=None)
+def test_the_reason_is_found_for_whatever_the_decoder_refuses(event: Any) -> None:
+    raw = json.dumps(event).encode()
+    try:
+        check(raw)
+    except Refused:
+        return
+    # Nothing to complain of, so the typed decoder must take it as well.
+    msgspec.json.decode(raw, type=validation.WideEvent)
+
+
+@given(st.binary(max_size=60) | st.text(max_size=40).map(str.encode), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_arbitrary_bytes_are_refused_in_an_orderly_way(body: bytes, lines: bool) -> None:
+    for wrapped in (body, b"[" + body + b"]", b'{"event":"view","props":{"a":"' + body + b'"}}'):
+        try:
+            accepted = judge(wrapped, lines=lines)
+        except BadBody:
+            continue
+        assert all("\0" not in text for event in accepted.events for text in [event.id or "", *(event.props or {})])
+
+
+def test_lines_are_told_apart_and_blank_ones_skipped() -> None:
+    accepted = judge(b'\n{"event":"a","id":"1"}\r\n\n{"event":"b" "id":"2"}\n{"event":"c","id":"3"}', lines=True)
+    assert [event.event for event in accepted.events] == ["a", "c"]
+    assert codes(accepted) == [(1, "bad_json")]
+
+
+def test_an_envelope_says_when_it_was_sent() -> None:
+    accepted = judge({"sent_at": NOW - 60_000, "events": [{**GOOD, "time": NOW - 61_000}, GOOD]})
+    assert accepted.times == [NOW - 1000, NOW]
+    assert accepted.shifts == [60_000, 0]
+
+
+def test_a_property_called_events_does_not_make_an_envelope() -> None:
+    assert codes(judge({**GOOD, "props": {"events": 1}})) == []
+
+
+def test_a_future_clock_is_corrected_before_the_window_is_checked() -> None:
+    ahead = {**GOOD, "time": NOW + DAY}
+    assert codes(judge(ahead)) == [(0, "too_new")]
+    accepted = judge(ahead, sent_at=NOW + DAY)
+    assert (accepted.times, accepted.shifts) == ([NOW], [-DAY])
+
+
+def test_an_events_own_sent_at_goes_before_the_requests() -> None:
+    accepted = judge([{**GOOD, "time": NOW, "sent_at": NOW - 10_000}, {**GOOD, "time": NOW}], sent_at=NOW - 20_000)
+    assert accepted.shifts == [10_000, 20_000]
+
+
+@pytest.mark.parametrize(("difference", "shift"), [(5000, 0), (5001, 5001), (-5000, 0), (-5001, -5001)])
+def test_up_to_five_seconds_are_network(difference: int, shift: int) -> None:
+    assert judge({**GOOD, "time": NOW}, sent_at=NOW - difference).shifts == [shift]
+
+
+def test_resent_is_told_in_our_clock() -> None:
+    accepted = judge({**GOOD, "time": NOW, "resent": "2025-11-15T11:00:00Z"}, sent_at=NOW - 60_000)
+    assert accepted.events[0].resent == NOW - 3_600_000 + 60_000
+
+
+def test_ids_from_the_key_count_the_refused_too() -> None:
+    accepted = judge([{"event": ""}, {"event": "view"}], idempotency_key="k")
+    assert [event.id for event in accepted.events] == ["k/1"]
+    assert accepted.random_ids is False
+    assert judge({"event": "view"}).random_ids is True
+
+
+def test_too_many_events_are_counted_also_when_one_is_bad() -> None:
+    for events in ([GOOD] * 4, [GOOD] * 3 + [{"event": ""}]):
+        with pytest.raises(TooManyEvents, match="4 events in one request; at most 3"):
+            judge(events, max_events=3)
