@@ -41,15 +41,22 @@ class Role:
         logging.basicConfig(
             level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr, force=True
         )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.stop())
+        self.take_signals()
         if os.environ.get("TALLYMARK_SUPERVISED") == "1":
             threading.Thread(target=self._watch_parent, name="parent", daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._place.unlink(missing_ok=True)
         self._metrics.unlink(missing_ok=True)
+
+    def take_signals(self) -> None:
+        """SIGTERM and SIGINT stop this role; called again by roles whose libraries install handlers of their own."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # In a thread: the handler may have interrupted the very lock that setting the event needs.
+            signal.signal(number, lambda *_: threading.Thread(target=self.stop, daemon=True).start())
 
     def on_stop(self, callback: Any) -> None:
         """Call this, from any thread, when the role is asked to stop."""

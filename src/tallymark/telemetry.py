@@ -60,3 +60,7 @@ KEEPER_LETTERS_LOST = counter(
     "tallymark_keeper_letter_records_lost_total", "records of dead letters dropped before they could be taken in"
 )
 KEEPER_FREED_BYTES = counter("tallymark_keeper_freed_bytes_total", "bytes of log segments deleted", ("stream",))
+
+QUERY_SECONDS = histogram("tallymark_query_seconds", "time from request to answer", ("route",))
+QUERY_ANSWERS = counter("tallymark_query_answers_total", "answers, by route and status", ("route", "status"))
+QUERY_LISTENERS = gauge("tallymark_query_listeners", "open streams of `live`")

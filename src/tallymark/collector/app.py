@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from tallymark import telemetry
-from tallymark.collector import body, health
-from tallymark.collector.body import ClientGone, Limits
+from tallymark.collector import health
+from tallymark.collector.body import ClientGone, Reader
 from tallymark.collector.forward import Forwarder
 from tallymark.collector.intake import Intake
 from tallymark.collector.pressure import Budget, Holding
@@ -60,12 +60,12 @@ class App:
         forwarder: Forwarder,
         *,
         origins: Origins,
-        limits: Limits,
+        reader: Reader,
         budget: Budget,
         run_folder: Path,
     ) -> None:
         self._intake, self._readiness, self._forwarder = intake, readiness, forwarder
-        self._origins, self._limits, self._budget, self._run_folder = origins, limits, budget, run_folder
+        self._origins, self._reader, self._budget, self._run_folder = origins, reader, budget, run_folder
         self._statuses = {status: telemetry.COLLECTOR_REQUESTS.labels(str(status)) for status in STATUSES}
 
     async def __call__(self, scope: Scope, proto: Any) -> None:
@@ -118,7 +118,7 @@ class App:
                 proto.response_bytes(200, METRICS_HEADERS, health.metrics(self._run_folder))
             case _:
                 with Holding(self._budget) as held:
-                    content = await body.read(proto, _declared(scope), self._limits, held)
+                    content = await self._reader.read(proto, _declared(scope), held)
                     await self._forwarder.forward(scope, proto, content)
 
 

@@ -15,21 +15,22 @@ Applied = Callable[[], Mapping[int, int]]
 class Follower:
     """Watches the store's applied positions while somebody waits for them: one reader, however many wait."""
 
-    def __init__(self, applied: Applied) -> None:
+    def __init__(self, applied: Applied, *, stop: asyncio.Event) -> None:
         self._read = applied
-        self._waiting: dict[asyncio.Future[None], Mapping[int, int]] = {}
+        self._stop = stop
+        self._waiting: dict[asyncio.Future[bool], Mapping[int, int]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._trouble = ""
 
     async def wait(self, offsets: Mapping[int, int], timeout_s: float) -> bool:
-        """True once everything up to and with these offsets is applied, False after the time-out."""
-        passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """True once everything up to and with these offsets is applied, False after the time-out or at the stop."""
+        passed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[passed] = offsets
         if self._task is None:
             self._task = asyncio.create_task(self._follow(), name="applied")
         try:
             async with asyncio.timeout(timeout_s):
-                await passed
-            return True
+                return await passed
         except TimeoutError:
             return False
         finally:
@@ -37,13 +38,22 @@ class Follower:
 
     async def _follow(self) -> None:
         while self._waiting:
-            try:
-                positions = await asyncio.to_thread(self._read)
-            except Exception as error:  # the store may be away for a while; the time-out bounds the wait
-                logger.warning("cannot read the applied positions: %s", error)
-                positions = {}
+            positions = await self._positions()
             for passed, offsets in self._waiting.items():
-                if not passed.done() and all(positions.get(each, 0) > offset for each, offset in offsets.items()):
-                    passed.set_result(None)
+                applied = all(positions.get(each, 0) > offset for each, offset in offsets.items())
+                if not passed.done() and (applied or self._stop.is_set()):
+                    passed.set_result(applied)
             await asyncio.sleep(POLL_S)
         self._task = None
+
+    async def _positions(self) -> Mapping[int, int]:
+        """None known while the store is away: the time-out bounds the wait, and the trouble is told once."""
+        try:
+            positions = await asyncio.to_thread(self._read)
+            self._trouble = ""
+            return positions
+        except Exception as error:
+            if self._trouble != str(error):
+                self._trouble = str(error)
+                logger.warning("?wait=applied cannot read the store's positions: %s", error)
+            return {}

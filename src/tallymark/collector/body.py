@@ -29,28 +29,47 @@ class Limits:
     body_timeout_s: float
 
 
-async def read(proto: Any, declared: str | None, limits: Limits, held: Holding) -> bytes:
-    """The body as sent; answers 413 over the limit and 408 after the deadline."""
-    expected = int(declared) if declared is not None and declared.isdecimal() else None
-    if expected is not None and expected > limits.max_body_bytes:
-        raise _too_large(expected, limits)
-    try:
-        async with asyncio.timeout(limits.body_timeout_s):
-            if expected is not None and expected <= SMALL_BYTES:
-                held.set(expected)
-                body: bytes = await proto()
-            else:
-                body = await _stream(proto, limits, held)
-    except TimeoutError:
-        raise Problem(
-            408,
-            "slow_body",
-            f"the body was not complete after collector.body_timeout_s = {limits.body_timeout_s:g} s",
-            headers={"connection": "close"},
-        ) from None
-    if expected is not None and len(body) != expected:
-        raise ClientGone(f"{len(body):,} of {expected:,} bytes arrived")
-    return body
+class Reader:
+    """Reads bodies; at the stop those that are still coming are given a moment instead of their whole time."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._deadlines: set[asyncio.Timeout] = set()
+
+    def hurry(self, grace_s: float) -> None:
+        soon = asyncio.get_running_loop().time() + grace_s
+        for deadline in self._deadlines:
+            deadline.reschedule(soon)
+
+    async def read(self, proto: Any, declared: str | None, held: Holding) -> bytes:
+        """The body as sent; answers 413 over the limit and 408 after the deadline."""
+        limits = self.limits
+        expected = int(declared) if declared is not None and declared.isdecimal() else None
+        if expected is not None and expected > limits.max_body_bytes:
+            raise _too_large(expected, limits)
+        if expected == 0:
+            return b""
+        deadline = asyncio.timeout(limits.body_timeout_s)
+        try:
+            async with deadline:
+                self._deadlines.add(deadline)
+                if expected is not None and expected <= SMALL_BYTES:
+                    held.set(expected)
+                    body: bytes = await proto()
+                else:
+                    body = await _stream(proto, limits, held)
+        except TimeoutError:
+            raise Problem(
+                408,
+                "slow_body",
+                f"the body was not complete after collector.body_timeout_s = {limits.body_timeout_s:g} s",
+                headers={"connection": "close"},
+            ) from None
+        finally:
+            self._deadlines.discard(deadline)
+        if expected is not None and len(body) != expected:
+            raise ClientGone(f"{len(body):,} of {expected:,} bytes arrived")
+        return body
 
 
 async def _stream(proto: Any, limits: Limits, held: Holding) -> bytes:

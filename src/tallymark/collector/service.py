@@ -15,7 +15,7 @@ from tallymark import http
 from tallymark.collector import dead
 from tallymark.collector.app import App, Origins
 from tallymark.collector.applied import Follower
-from tallymark.collector.body import Limits
+from tallymark.collector.body import Limits, Reader
 from tallymark.collector.commit import Committer, Partitioner
 from tallymark.collector.forward import Forwarder
 from tallymark.collector.health import Readiness
@@ -27,6 +27,7 @@ from tallymark.role import Role
 from tallymark.settings import Settings, SettingsError
 
 STREAM = "events"
+STOP_GRACE_S = 1.0
 
 
 def run(settings: Settings) -> int:
@@ -89,7 +90,7 @@ async def serve(
 ) -> None:
     """Serve over these logs until `stop`; every request in hand is answered before this returns."""
     ours = settings.collector
-    limits = Limits(ours.max_body_bytes, ours.max_inflated_bytes, ours.body_timeout_s)
+    reader = Reader(Limits(ours.max_body_bytes, ours.max_inflated_bytes, ours.body_timeout_s))
     budget = Budget(ours.max_pending_bytes)
     port = ours.port or http.free_port(ours.host)
     async with AsyncExitStack() as stack:
@@ -98,9 +99,10 @@ async def serve(
         forwarder = Forwarder(settings.run_folder / "query.json", stop=stop)
         stack.callback(forwarder.close)
         intake = Intake(
-            Rules(limits, ours.max_request_events, _clocks(settings)),
+            Rules(ours.max_request_events, _clocks(settings)),
+            reader,
             committer,
-            Follower(applied),
+            Follower(applied, stop=stop),
             budget=budget,
             rate=Rate(ours.max_events_per_second),
         )
@@ -118,11 +120,12 @@ async def serve(
             readiness,
             forwarder,
             origins=Origins(ours.cors_origins),
-            limits=limits,
+            reader=reader,
             budget=budget,
             run_folder=settings.run_folder,
         )
         announcing = asyncio.create_task(_announce(ours.host, port, ready))
+        hurrying = asyncio.create_task(_hurry(stop, reader))
         try:
             await http.serve(
                 app,
@@ -134,6 +137,13 @@ async def serve(
             )
         finally:
             announcing.cancel()
+            hurrying.cancel()
+
+
+async def _hurry(stop: asyncio.Event, reader: Reader) -> None:
+    """A body that comes slowly must not hold up the stop: it was not answered for."""
+    await stop.wait()
+    reader.hurry(STOP_GRACE_S)
 
 
 async def _announce(host: str, port: int, ready: Callable[[str], None]) -> None:

@@ -75,7 +75,7 @@ def _add(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json(answer)
     else:
-        print(f"{arguments.name} counts from now on" + _note(answer))
+        print(answer.get("note") or f"{arguments.name} counts from now on")
     return 0
 
 
@@ -159,10 +159,6 @@ def _later(arguments: argparse.Namespace) -> int:
 
 def _words(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
-
-
-def _note(answer: dict[str, Any]) -> str:
-    return f"; {note}" if (note := answer.get("note") or answer.get("detail")) else ""
 
 
 def _with_name(parser: argparse.ArgumentParser) -> None:

@@ -101,7 +101,7 @@ def split(delivery: Delivery) -> tuple[list[bytes], RawTime]:
 
 
 def _is_array(body: bytes) -> bool:
-    return body[:1] == b"[" or body[:64].lstrip()[:1] == b"["
+    return body[:1] == b"[" or (body[:1].isspace() and body.lstrip()[:1] == b"[")
 
 
 def _sent_at(inside: RawTime, delivery: Delivery) -> RawTime:

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -54,9 +55,7 @@ def check(raw: bytes) -> None:
         raise Refused("not_an_object", f"an event is a JSON object, not {_kind(fields)}")
     for name in fields:
         if name not in FIELDS:
-            near = difflib.get_close_matches(name, FIELDS, n=1, cutoff=0.5)
-            hint = f"; did you mean `{near[0]}`?" if near else f"; an event has {', '.join(FIELDS)}"
-            raise Refused("unknown_field", f"unknown field {shown(name)}{hint}")
+            raise Refused("unknown_field", f"unknown field {shown(name)}; {_nearest(name[:64])}")
     check_name(fields.get("event"))
     _check_id(fields.get("id"))
     for name in ("time", "sent_at", "resent"):
@@ -64,6 +63,12 @@ def check(raw: bytes) -> None:
     _check_number("bad_value", "value", fields.get("value"))
     _check_props(fields.get("props"))
     _check_values(fields.get("values"))
+
+
+@lru_cache(maxsize=1024)
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name, FIELDS, n=1, cutoff=0.5)
+    return f"did you mean `{near[0]}`?" if near else f"an event has {', '.join(FIELDS)}"
 
 
 def check_name(name: object) -> None:

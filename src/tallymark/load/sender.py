@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,7 +106,7 @@ class Sender:
     def _deliver(self, transport: Transport, start: int, end: int, due: float) -> None:
         """Send [start, end), then whatever of it still has no final outcome, until nothing is left."""
         sources = self._plan.sources(np.arange(start, end, dtype=np.uint64))
-        left = list(range(start, end))
+        left: Sequence[int] = range(start, end)
         body = self._encoder.encode(sources)
         pause_s = FIRST_PAUSE_S
         deadline = max(time.monotonic(), due) + self._patience_s
@@ -133,7 +133,7 @@ class Sender:
         with self._lock:
             self.report.latencies_s.append(time.monotonic() - due)
 
-    def _try(self, transport: Transport, body: bytes, sends: list[int]) -> tuple[float | None, str, list[int]]:
+    def _try(self, transport: Transport, body: bytes, sends: Sequence[int]) -> tuple[float | None, str, Sequence[int]]:
         """One attempt: how long to wait, why, and which sends must be tried again."""
         try:
             answer = transport.exchange(Request("POST", "/v1/events", body, HEADERS), timeout_s=REQUEST_TIMEOUT_S)
@@ -143,7 +143,7 @@ class Sender:
             return answer.retry_after_s, f"HTTP {answer.status}", sends
         return answer.retry_after_s, "taken in part", self._settle(answer, sends)
 
-    def _settle(self, answer: Answer, sends: list[int]) -> list[int]:
+    def _settle(self, answer: Answer, sends: Sequence[int]) -> Sequence[int]:
         """Note what the answer decides; returns the sends that it asks for again."""
         told = answer.json()
         if answer.status not in (200, 202, 422) or not isinstance(told, dict) or "accepted" not in told:
@@ -162,7 +162,7 @@ class Sender:
         self._note([send for send in sends if send not in out] if out else sends, refused)
         return sorted(again)
 
-    def _note(self, acknowledged: list[int], refused: dict[str, list[int]]) -> None:
+    def _note(self, acknowledged: Sequence[int], refused: Mapping[str, Sequence[int]]) -> None:
         with self._lock:
             if acknowledged:
                 self._journal.acknowledged(acknowledged)

@@ -48,6 +48,13 @@ class Job:
     def prepare(self) -> None:
         """Check the positions against the log, then let every task load its claims."""
         positions = self._log.positions()
+        known = self._store.applied(self._log.identity)
+        for partition, at in positions.items():
+            if partition not in known and at.first > 0:
+                logger.error(
+                    "partition %d begins at %d: what was before is deleted, and not counted", partition, at.first
+                )
+                self._store.begin(self._log.identity, partition, at.first)
         for partition, offset in next_offsets(self.plan).items():
             if offset > positions[partition].synced:
                 raise WrongLog(

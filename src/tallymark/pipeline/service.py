@@ -1,7 +1,6 @@
 """The role `pipeline`: one Spark driver that counts what is in the log."""
 
 import logging
-import signal
 
 from tallymark.role import Role
 from tallymark.settings import Settings
@@ -17,6 +16,7 @@ def run(settings: Settings) -> int:
     from tallymark.store.protocol import StoreError
 
     with Role(settings, "pipeline") as role:
+        logging.getLogger("py4j").setLevel(logging.WARNING)
         role.publish_metrics()
         store = open_store(settings)
         try:
@@ -43,9 +43,7 @@ def _count(settings: Settings, role: Role, store: object) -> None:
     from tallymark.pipeline.session import start_session
 
     session = start_session(settings)
-    # Spark's own handler would cancel jobs and raise; stopping is ours to do.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: role.stop())
+    role.take_signals()  # Spark's own handler would cancel jobs and raise
     try:
         job = Job(settings, session, store, role.stopping)  # type: ignore[arg-type]
         job.prepare()

@@ -24,10 +24,6 @@ THREADS = 4
 MOST_WAITING = 256
 SAFE = ("x-content-type-options", "nosniff")
 
-SECONDS = telemetry.histogram("tallymark_query_seconds", "time from request to answer", ("route",))
-ANSWERS = telemetry.counter("tallymark_query_answers_total", "answers", ("route", "status"))
-LISTENERS = telemetry.gauge("tallymark_query_listeners", "open streams of `live`")
-
 logger = logging.getLogger(__name__)
 
 
@@ -57,12 +53,12 @@ class Desk:
             problem = _problem(error, scope)
             answer = Answer(problem.status, [*problem.headers, NOT_STORED], problem.body())
         proto.response_bytes(answer.status, [*answer.headers, SAFE], answer.body)
-        SECONDS.labels(label).observe(time.perf_counter() - started)
-        ANSWERS.labels(label, str(answer.status)).inc()
+        telemetry.QUERY_SECONDS.labels(label).observe(time.perf_counter() - started)
+        telemetry.QUERY_ANSWERS.labels(label, str(answer.status)).inc()
 
     def close(self) -> None:
-        self.follower.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """After the server has stopped: what is being answered is finished."""
+        self._pool.shutdown()
 
     async def _request(self, scope: Scope, proto: Any, route: Route, arguments: tuple[str, ...]) -> Request:
         return Request(
@@ -97,7 +93,7 @@ class Desk:
 
         meter, where, end = await self._in_thread(prepare)
         with self.follower.listen(name, where, since=_resume(request, end)) as listener:
-            LISTENERS.set(self.follower.listeners)
+            telemetry.QUERY_LISTENERS.set(self.follower.listeners)
             headers = [
                 ("content-type", "text/event-stream; charset=utf-8"),
                 NOT_STORED,
@@ -112,7 +108,7 @@ class Desk:
                 logger.debug("a listener of %s left", name)  # granian: the connection is closed
             finally:
                 gone.cancel()
-        LISTENERS.set(self.follower.listeners)
+        telemetry.QUERY_LISTENERS.set(self.follower.listeners)
 
 
 def make_app(sources: Sources, routes: Routes) -> tuple[Desk, App]:

@@ -13,7 +13,7 @@ from tallymark.query.parameters import Pairs
 from tallymark.query.question import Question
 from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
-from tallymark.query.values import Sums, ranking, rows, unknown, values
+from tallymark.query.values import Sums, largest, ranking, rows, unknown, values
 
 Labels = tuple[str, ...]
 
@@ -61,13 +61,11 @@ def top(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     limits = sources.settings.query
     question = understood.top(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms(), limits=limits)
     frame, fresh = _read(sources, question, step_s=None)
-    meter, ranked_by = question.meter.meter, question.functions[0]
-    found = [(labels, values(sums, question.functions, meter)) for labels, sums in rows(frame, question.by)]
-    found.sort(key=lambda item: item[0])
-    found.sort(key=lambda item: ranking(item[1], ranked_by), reverse=True)
+    meter = question.meter.meter
+    first = largest(frame, question.by, question.functions[0], meter, most=question.most)
     items = [
-        {"labels": dict(zip(question.by, labels, strict=True)), "value": value}
-        for labels, value in found[: question.most]
+        {"labels": dict(zip(question.by, labels, strict=True)), "value": values(sums, question.functions, meter)}
+        for labels, sums in rows(first, question.by)
     ]
     return {**_head(question), "items": items, "range": question.range.spoken(), **_foot(question, fresh)}
 

@@ -68,11 +68,12 @@ async def _serve(settings: Settings, role: Role) -> None:
     finally:
         # Streams first: the server waits for open ones.
         pulse.stop()
-        desk.close()
+        desk.follower.close()
         await _left(desk.follower)
         halt.set()
         with contextlib.suppress(Exception):
             await serving
+        desk.close()
         events.close()
         refused.close()
         store.close()

@@ -30,7 +30,13 @@ def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
     ledger = sum(ledgers.values(), Ledger())
     alive = roles(settings.run_folder, store.beats(), now_ms=now_ms)
     meters = [
-        {"name": each.meter.name, "version": each.version, "labels": list(each.labels), "compute": list(each.meter.compute), "broken": each.broken}
+        {
+            "name": each.meter.name,
+            "version": each.version,
+            "labels": list(each.labels),
+            "compute": list(each.meter.compute),
+            "broken": each.broken,
+        }
         for each in store.meters()
     ]
     answer = {

@@ -43,6 +43,16 @@ def rows(frame: pl.DataFrame, keys: Sequence[str]) -> Iterable[tuple[tuple[Any, 
         yield row[:width], Sums(*row[width:])
 
 
+def largest(frame: pl.DataFrame, by: Sequence[str], function: str, meter: Meter, *, most: int) -> pl.DataFrame:
+    """The first rows by one aggregate, ties by label; ranked in columns, since a meter may have a million series."""
+    total = pl.col("sum" if meter.decimals is None else "exact").fill_null(0)
+    # Null where there is no value, also where a sum of 0 is divided by none.
+    average = pl.when(pl.col("n_value") > 0).then(total / pl.col("n_value"))
+    rank = {"count": pl.col("n"), "sum": total, "avg": average}.get(function, pl.col(function))
+    order = [False] * len(by)
+    return frame.sort(rank, *by, descending=[True, *order], nulls_last=[True, *order]).head(most)
+
+
 def values(sums: Sums, functions: Sequence[str], meter: Meter) -> dict[str, Value]:
     """Name -> number. A sum of nothing is 0; min, max and avg of nothing are null."""
     return {function: _value(sums, function, meter) for function in functions}

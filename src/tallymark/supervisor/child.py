@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -16,7 +17,10 @@ from tallymark.supervisor.processes import start_time
 
 LOG_BYTES = 10_000_000
 LOG_GENERATIONS = 3
+TAIL_BYTES = 32_768
 WRONG_USAGE = 2
+
+_ERROR = re.compile(r"\b(ERROR|CRITICAL|FATAL)\b|^[\w.]+(Error|Exception)\b|^tallymark\b.*: ")
 
 
 @dataclass(frozen=True)
@@ -148,15 +152,17 @@ def rotate(log_file: Path) -> None:
 
 
 def last_line(log_file: Path, start: int) -> str:
-    """The last line that is not empty, of what was logged after `start`; cut to fit a line of a terminal."""
+    """The last line logged after `start` that tells of an error, else the last at all; cut to fit a terminal."""
     try:
         with open(log_file, "rb") as log:
             size = log.seek(0, os.SEEK_END)
-            log.seek(max(start, size - 8192))
+            log.seek(max(start, size - TAIL_BYTES))
             lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
     except OSError:
         return ""
-    line = next((line for line in reversed(lines) if line), "")
+    lines = [line for line in lines if line]
+    # A clean-up after the error logs on, and the reason is what one wants to read.
+    line = next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "")
     return line if len(line) <= 200 else line[:199] + "…"
 
 

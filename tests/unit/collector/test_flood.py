@@ -119,3 +119,21 @@ def test_a_request_in_hand_is_answered_when_the_collector_stops(collector: Any) 
     collector.stop()
     with pytest.raises(OSError, match=r"refused|reset"):
         socket.create_connection(("127.0.0.1", collector.port), timeout=1)
+
+
+def test_a_half_sent_body_and_a_waiting_client_do_not_hold_up_the_stop(make: Any) -> None:
+    collector = make(body_timeout_s=60)
+    replies: list[int] = []
+    waiting = threading.Thread(
+        target=lambda: replies.append(collector.post(EVENT, "/v1/events?wait=applied&timeout=60").status)
+    )
+    with collector.connect() as client:
+        client.sendall(b"POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        waiting.start()
+        until(lambda: collector.events(), "the waiting request is durable")
+        started = time.monotonic()
+        collector.stop()
+        assert time.monotonic() - started < 10
+        assert client.recv(100).startswith(b"HTTP/1.1 408")
+    waiting.join()
+    assert replies == [202]

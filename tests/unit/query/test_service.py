@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,7 +110,7 @@ def test_answers_do_not_change_when_the_keeper_folds(service):
         "/v1/meters/views/total",
     ]
     before = [{**service.ask(question), "freshness": None} for question in questions]
-    while service.store.fold(most_points=100).rows:
+    while service.store.fold(most_points=100).entries:
         pass
     assert [{**service.ask(question), "freshness": None} for question in questions] == before
 
@@ -194,6 +195,31 @@ def test_live_over_http_goes_on_where_it_was_and_ends_with_the_service(tmp_path)
         assert time.monotonic() - started < 3
         assert json.loads(_event(resumed)["data"])["reason"] == "stopping"
         assert not service.place.exists()
+    finally:
+        service.close()
+
+
+def test_questions_in_hand_are_answered_when_it_stops(tmp_path):
+    service = Service(tmp_path)
+    statuses: list[int] = []
+
+    def ask() -> None:
+        try:
+            while True:
+                statuses.append(service.send("GET", "/v1/meters/views/series?from=-24h")[0])
+        except (OSError, http.client.HTTPException):
+            return  # it has stopped
+
+    try:
+        asking = [threading.Thread(target=ask, daemon=True) for _ in range(3)]
+        for thread in asking:
+            thread.start()
+        await_(lambda: len(statuses) > 10)
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(10) == 0
+        for thread in asking:
+            thread.join(10)
+        assert set(statuses) == {200}
     finally:
         service.close()
 

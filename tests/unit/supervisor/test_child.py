@@ -51,7 +51,14 @@ def test_a_small_log_file_is_appended_to(tmp_path):
 
 @pytest.mark.parametrize(
     ("written", "line"),
-    [(b"", ""), (b"one\n", "one"), (b"one\ntwo\n\n  \n", "two"), (b"\xff\xfe broken\n", "\ufffd\ufffd broken")],
+    [
+        (b"", ""),
+        (b"one\n", "one"),
+        (b"one\ntwo\n\n  \n", "two"),
+        (b"\xff\xfe broken\n", "\ufffd\ufffd broken"),
+        (b"NameError: name 'x' is not defined\n12:00 INFO py4j: Closing down\n", "NameError: name 'x' is not defined"),
+        (b"12:00 ERROR tallymark.pipeline: no Java\n12:01 INFO closing\n", "12:00 ERROR tallymark.pipeline: no Java"),
+    ],
 )
 def test_the_last_line_with_something_in_it(tmp_path, written, line):
     (tmp_path / "log").write_bytes(b"of an earlier run\n" + written)

@@ -31,13 +31,17 @@ class SeriesNumbers:
         self._known: dict[SeriesKey, int] = {}
 
     def of(self, connection: sqlite3.Connection, keys: Sequence[SeriesKey]) -> list[int]:
-        """One number a key. Makes new ones in transactions of their own: a series without points changes no answer."""
-        found = {key: self._known[key] for key in keys if key in self._known}
-        unknown = iter([key for key in dict.fromkeys(keys) if key not in found])
+        """One number a key, each key given once.
+
+        New ones are made in transactions of their own: a series without points changes no answer.
+        """
+        numbers = [self._known.get(key) for key in keys]
+        unknown = iter([key for key, number in zip(keys, numbers, strict=True) if number is None])
+        made: dict[SeriesKey, int] = {}
         while some := list(islice(unknown, NEW_AT_ONCE)):
-            found |= self._look_up_or_make(connection, some)
-        self._remember(found)
-        return [found[key] for key in keys]
+            made |= self._look_up_or_make(connection, some)
+        self._remember(made)
+        return [made[key] if number is None else number for key, number in zip(keys, numbers, strict=True)]
 
     def _look_up_or_make(self, connection: sqlite3.Connection, keys: Sequence[SeriesKey]) -> dict[SeriesKey, int]:
         found = _look_up(connection, keys)

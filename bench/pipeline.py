@@ -1,0 +1,171 @@
+"""Pipeline: events counted per second of CPU of its whole process tree, beside stock Spark on the same events."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench import stock_spark
+from bench.figure import Conditions, Figure, at_least, at_most
+from bench.processes import Broken, Tree, tallymark, used_between, wait_until
+from bench.traffic import FRAME_EVENTS, METERS_ONE, METERS_THREE, Traffic, traffic
+from tallymark import log as logs
+from tallymark.log.protocol import NotAppended
+from tallymark.meters import from_mapping
+from tallymark.settings import Settings
+from tallymark.store import open_store
+from tallymark.store.model import Ledger
+from tallymark.store.protocol import Store
+
+REACH = at_least(300_000)
+REACH_RATIO = at_least(5)
+REACH_VISIBLE_MS = at_most(333)  # "counts visible in a third of a second", design decision 4
+CHUNK = 250_000
+SMALL_BATCHES = 30
+DEADLINE_S = 300.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """A log that holds everything before the pipeline starts."""
+
+    log_folder: Path
+    identity: str
+    begin: dict[int, int]
+    """where counting begins; what lies before only fills the claim tables"""
+    claimed: int
+    warm: int
+    events: Traffic
+    """what is counted: the first `warm` of them before the clock starts"""
+
+
+def measure(conditions: Conditions) -> Iterator[Figure]:
+    work = _fill_log(conditions)
+    one = _count(conditions, work, METERS_ONE, "one meter")
+    yield one
+    yield _count(conditions, work, METERS_THREE, "three meters")
+    yield from _small_batches(conditions)
+    stock = stock_spark.measure(conditions, work.events)
+    yield stock
+    yield Figure(
+        "pipeline",
+        "one meter against stock Spark",
+        one.value / stock.value,
+        "times",
+        REACH_RATIO,
+        f"{1e6 / one.value:.2f} us an event against {1e6 / stock.value:.2f}",
+    )
+
+
+def _fill_log(conditions: Conditions) -> Work:
+    claimed = conditions.choose(full=5_000_000, quick=1_000_000)
+    warm = conditions.choose(full=1_200_000, quick=400_000)
+    counted = conditions.choose(full=2_000_000, quick=800_000)
+    settings = Settings(data=str(conditions.folder / "pipeline-log"))
+    now_ms = time.time_ns() // 1_000_000
+    writer = logs.open_writer(settings, "events")
+    for start in range(0, claimed, CHUNK):
+        _append(writer, traffic(min(CHUNK, claimed - start), seed=start + 1, start_ms=now_ms), now_ms)
+    begin = {partition: at.synced for partition, at in writer.positions().items()}
+    events = traffic(warm + counted, seed=0, start_ms=now_ms)
+    for start in range(0, len(events), CHUNK):
+        _append(writer, events.part(start, start + CHUNK), now_ms)
+    writer.close()
+    return Work(settings.log_folder, writer.identity, begin, claimed, warm, events)
+
+
+def _append(writer: logs.LocalLogWriter, events: Traffic, now_ms: int) -> None:
+    outcomes = writer.append(list(events.frames(writer.partitions, received_ms=now_ms)))
+    refused = [outcome for outcome in outcomes if isinstance(outcome, NotAppended)]
+    if refused:
+        raise Broken(f"the log took {len(refused)} frames less: {refused[0].reason}")
+
+
+def _count(conditions: Conditions, work: Work, meters: Sequence[dict[str, Any]], what: str) -> Figure:
+    settings = Settings(data=str(conditions.folder / f"pipeline-{len(meters)}"))
+    settings.folder.mkdir()
+    # The same log for each run; store, claims and scratch files are new.
+    settings.log_folder.symlink_to(work.log_folder)
+    store = _store_with(settings, meters)
+    for partition, offset in work.begin.items():
+        store.begin(work.identity, partition, offset)
+    with tallymark(settings.folder, "pipeline") as tree:
+        _await_counted(store, tree, work.warm)
+        warm, batches = _ledger(store), store.journal_end()
+        cpu, begun = tree.cpu_s_by_kind(), time.monotonic()
+        _await_counted(store, tree, len(work.events))
+        used, wall = used_between(cpu, tree.cpu_s_by_kind()), time.monotonic() - begun
+    ledger, batches = _ledger(store), store.journal_end() - batches
+    store.close()
+    counted = ledger.accepted - warm.accepted
+    exact = ledger.counted == work.events.distinct and ledger.missing == 0
+    return Figure(
+        "pipeline",
+        what,
+        counted / sum(used.values()),
+        "events/CPU-s",
+        REACH,
+        f"{'exact' if exact else 'WRONG'}, {counted / wall:,.0f} events/s, {work.claimed:,} ids claimed before",
+        {
+            "events": counted,
+            "batches": batches,
+            "cpu_s": used,
+            "wall_s": wall,
+            "frame_events": FRAME_EVENTS,
+            "exact": exact,
+        },
+    )
+
+
+def _small_batches(conditions: Conditions) -> Iterator[Figure]:
+    """The other end: a batch of few events, as it is when little comes in. Its cost is that of a batch as such."""
+    settings = Settings(data=str(conditions.folder / "pipeline-small"))
+    writer = logs.open_writer(settings, "events")
+    store = _store_with(settings, METERS_ONE)
+    events = traffic((SMALL_BATCHES + 10) * 100, seed=7, start_ms=time.time_ns() // 1_000_000)
+    waits_ms: list[float] = []
+    with tallymark(settings.folder, "pipeline") as tree:
+        cpu = 0.0
+        for number in range(SMALL_BATCHES + 10):
+            if number == 10:
+                cpu = tree.cpu_s()
+            begun = time.monotonic()
+            _append(writer, events.part(number * 100, number * 100 + 100), time.time_ns() // 1_000_000)
+            _await_counted(store, tree, (number + 1) * 100, poll_s=0.005)
+            waits_ms.append((time.monotonic() - begun) * 1000)
+        cpu = tree.cpu_s() - cpu
+    writer.close()
+    store.close()
+    waited = sorted(waits_ms[10:])
+    yield Figure(
+        "pipeline",
+        "100 events, from append to applied",
+        median(waited),
+        "ms",
+        REACH_VISIBLE_MS,
+        f"{cpu / SMALL_BATCHES * 1000:.0f} ms of CPU a batch, slowest {waited[-1]:.0f} ms",
+        {"cpu_ms_a_batch": cpu / SMALL_BATCHES * 1000, "waited_ms": waited},
+    )
+
+
+def _store_with(settings: Settings, meters: Sequence[dict[str, Any]]) -> Store:
+    store = open_store(settings)
+    for meter in meters:
+        store.put_meter(from_mapping(meter), now_ms=1)
+    return store
+
+
+def _ledger(store: Store) -> Ledger:
+    with store.snapshot() as snapshot:
+        return sum(snapshot.ledger().values(), Ledger())
+
+
+def _await_counted(store: Store, tree: Tree, events: int, *, poll_s: float = 0.02) -> None:
+    def is_counted() -> bool:
+        if not tree.alive:
+            raise Broken("the pipeline ended; its log file says why")
+        return _ledger(store).accepted >= events
+
+    wait_until(is_counted, f"{events:,} events counted", deadline_s=DEADLINE_S, poll_s=poll_s)

@@ -1,0 +1,55 @@
+"""Halving a range that fails until only the guilty records are left out."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallymark.log.protocol import LogDamaged, Outgoing
+from tallymark.pipeline.salvage import burial, salvage
+from tallymark.store.model import Stretch
+from tallymark.testing import MemoryLog
+
+
+def a_log(records: int) -> MemoryLog:
+    log = MemoryLog(1)
+    log.append([Outgoing(0, b"payload", 3) for _ in range(records)])
+    return log
+
+
+@given(records=st.integers(0, 40), deadly=st.sets(st.integers(0, 39)))
+def test_exactly_the_guilty_are_buried_and_the_rest_is_processed_in_order(records, deadly):
+    deadly = {offset for offset in deadly if offset < records}
+    done: list[int] = []
+
+    def process(stretches):
+        for stretch in stretches:
+            offsets = range(stretch.start, stretch.end)
+            if deadly & set(offsets):
+                raise RuntimeError("task failed")
+            done.extend(offsets)
+
+    buried = salvage(
+        Stretch(0, 0, records),
+        process=process,
+        bury=lambda result: done.append(result.stretch.start),
+        log=a_log(records),
+    )
+    assert buried == sorted(deadly)
+    assert done == list(range(records))
+
+
+def test_a_burial_keeps_the_record_and_counts_its_events_as_dead():
+    result = burial(Stretch(0, 2, 3), RuntimeError("worker exited"), a_log(4))
+    (letter,) = result.dead
+    assert (letter.reason, letter.events, letter.raw, letter.offset) == ("kills_its_task", 3, b"payload", 2)
+    assert result.buried
+    assert (result.ledger.accepted, result.ledger.dead, result.ledger.missing) == (3, 3, 0)
+
+
+def test_a_record_that_cannot_even_be_read_is_buried_as_damaged():
+    class Damaged(MemoryLog):
+        def read(self, partition, start, end):
+            raise LogDamaged("segment 0, offset 2: checksum differs")
+
+    (letter,) = burial(Stretch(0, 2, 3), RuntimeError("task failed"), Damaged(1)).dead
+    assert (letter.reason, letter.raw) == ("damaged", b"")
+    assert "checksum differs" in letter.detail

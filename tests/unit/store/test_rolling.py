@@ -1,0 +1,101 @@
+"""Late deltas and the marks: the corners where an hour or a day could be forgotten or rolled twice."""
+
+import polars as pl
+import pytest
+
+from tallymark.store import deltas
+from tallymark.store.grains import DAY_S, HOUR_S
+from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.store.sqlite.store import SqliteStore
+
+MIDNIGHT = 20_000 * DAY_S
+
+
+def count(store: SqliteStore, *events: tuple[str, int]) -> None:
+    """Applies and folds one event for each (series, time)."""
+    start = store.applied("log").get(0, 0)
+    cells = [(1, series, time_s // 60 * 60, 1, 0, None, None, None, None) for series, time_s in events]
+    frame = deltas.merge([pl.DataFrame(cells, schema=deltas.SCHEMA, orient="row")])
+    ledger = Ledger(accepted=len(events), counted=len(events))
+    stretch = Stretch(0, start, start + len(events))
+    store.apply([StretchResult(stretch, "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)
+    store.fold(most_points=1000)
+
+
+def roll(store: SqliteStore, now_s: int, *, slices: int | None = None, slice_series: int = 1) -> None:
+    done = 0
+    while slices is None or done < slices:
+        if not store.roll(now_ms=now_s * 1000, delay_s=120, slice_series=slice_series):
+            return
+        done += 1
+
+
+def sums(store: SqliteStore) -> list[int]:
+    """Of minutes, hours, days and all time, over all series and series by series."""
+    events = store.meter("events")
+    with store.snapshot() as snapshot:
+        return [
+            snapshot.read(events, where={}, by=by, start_s=None, end_s=None, step_s=step_s)["n"].sum()
+            for step_s in (60, HOUR_S, DAY_S, None)
+            for by in ((), ("event",))
+        ]
+
+
+def test_a_late_delta_into_an_empty_hour_before_the_one_in_progress(store: SqliteStore) -> None:
+    #   8:00     9:00     10:00    11:00
+    #   [ rolled )[ empty )[ half rolled )
+    #                ^ late
+    count(store, ("a", MIDNIGHT + 8 * HOUR_S))
+    roll(store, MIDNIGHT + 9 * HOUR_S + 120)
+    count(store, ("a", MIDNIGHT + 10 * HOUR_S), ("b", MIDNIGHT + 10 * HOUR_S))
+    later = MIDNIGHT + 11 * HOUR_S + 120
+    roll(store, later, slices=2)
+    assert store.marks().hours_through == MIDNIGHT + 10 * HOUR_S
+    count(store, ("a", MIDNIGHT + 9 * HOUR_S), ("b", MIDNIGHT + 9 * HOUR_S))
+    assert sums(store) == [5] * 8
+    roll(store, later)
+    assert store.marks().hours_through == MIDNIGHT + 11 * HOUR_S
+    assert sums(store) == [5] * 8
+
+
+def test_a_late_delta_into_a_quiet_day_whose_hours_have_passed(store: SqliteStore) -> None:
+    roll(store, MIDNIGHT + 10 * HOUR_S + 120)
+    assert store.marks().hours_through == MIDNIGHT + 10 * HOUR_S
+    count(store, ("a", MIDNIGHT + 8 * HOUR_S))
+    roll(store, MIDNIGHT + 2 * DAY_S)
+    assert store.marks().days_through > MIDNIGHT
+    assert sums(store) == [1] * 8
+
+
+def test_a_series_made_while_its_hour_is_being_rolled(store: SqliteStore) -> None:
+    count(store, ("a", MIDNIGHT), ("b", MIDNIGHT))
+    roll(store, MIDNIGHT + HOUR_S + 120, slices=1, slice_series=2)  # of three: a, b and the sum
+    count(store, ("c", MIDNIGHT), ("a", MIDNIGHT))
+    roll(store, MIDNIGHT + HOUR_S + 120)
+    assert store.marks().hours_through == MIDNIGHT + HOUR_S
+    assert sums(store) == [4] * 8
+
+
+@pytest.mark.parametrize("delay", [-1, 0])
+def test_an_hour_is_rolled_when_its_delay_has_passed(store: SqliteStore, delay: int) -> None:
+    count(store, ("a", MIDNIGHT))
+    roll(store, MIDNIGHT + HOUR_S + 120 + delay)
+    assert (store.marks().hours_through >= MIDNIGHT + HOUR_S) is (delay == 0)
+
+
+def test_marks_never_go_back_with_the_clock(store: SqliteStore) -> None:
+    count(store, ("a", MIDNIGHT))
+    roll(store, MIDNIGHT + 5 * HOUR_S)
+    marks = store.marks()
+    roll(store, MIDNIGHT)
+    assert store.marks() == marks
+
+
+def test_an_event_from_the_future_waits_for_its_hour(store: SqliteStore) -> None:
+    count(store, ("a", MIDNIGHT + 30 * DAY_S), ("a", MIDNIGHT))
+    roll(store, MIDNIGHT + 2 * HOUR_S)
+    assert store.marks().hours_through == MIDNIGHT + HOUR_S
+    count(store, ("a", MIDNIGHT + HOUR_S))
+    assert sums(store) == [3] * 8
+    roll(store, MIDNIGHT + 40 * DAY_S)
+    assert sums(store) == [3] * 8

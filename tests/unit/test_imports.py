@@ -1,0 +1,27 @@
+"""What a role carries: a collector or query node needs no Spark, a client needs next to nothing."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("pyspark", "pyarrow", "polars", "numpy", "granian", "yaml")
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("tallymark", HEAVY),
+        ("tallymark.client", HEAVY),
+        ("tallymark.cli", HEAVY),
+        ("tallymark.collector.service", ("pyspark", "polars", "yaml")),
+        ("tallymark.query.service", ("pyspark",)),
+        ("tallymark.keeper.service", ("pyspark", "granian")),
+        ("tallymark.store", ("pyspark",)),
+        ("tallymark.log", ("pyspark", "polars")),
+    ],
+)
+def test_importing_a_role_does_not_pull_in_what_it_does_not_need(module, forbidden):
+    script = f"import sys, {module}; print(sorted({{name.split('.')[0] for name in sys.modules}} & set({forbidden!r})))"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
