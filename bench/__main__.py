@@ -44,9 +44,9 @@ def run(names: list[str], conditions: Conditions) -> int:
             for figure in BENCHMARKS[name](conditions):
                 figures.append(figure)
                 _say(f"{figure.benchmark}: {figure.what}: {figure.spoken()} {figure.unit}")
-        except Broken as error:
-            failures[name] = str(error)
-            _say(f"{name} FAILED: {error}")
+        except Exception as error:  # the others still tell something
+            failures[name] = str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error}"
+            _say(f"{name} FAILED: {failures[name]}")
     facts |= {"seconds": round(time.monotonic() - begun), "failures": failures}
     path = report.write(RESULTS, facts, figures)
     for title in ("machine", "versions"):

@@ -29,7 +29,7 @@ UPSERT = "INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?, ?)"
 
 def measure(conditions: Conditions, events: Traffic) -> Figure:
     """Microseconds of CPU for each event, of the first of these events."""
-    batch = conditions.choose(full=200_000, quick=60_000)
+    batch = conditions.choose(full=200_000, quick=100_000)
     measured = conditions.choose(full=3, quick=2)
     folder = conditions.folder / "stock"
     used = events.part(0, batch * (WARM_BATCHES + measured))

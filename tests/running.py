@@ -2,13 +2,15 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -35,6 +37,7 @@ class Running:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._output = folder / "up.out"
+        self._store = self.data / "store" / "tallymark.db"
         self._process: subprocess.Popen[bytes] | None = None
         self._commands: list[subprocess.Popen[bytes]] = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +119,20 @@ class Running:
             _kill(process.pid)
         self._process.wait()
         self._process = None
-        self.wait_until(lambda: not any(is_alive(each.pid) for each in everyone), seconds=GONE_S, what="everything dead")
+        self.wait_until(
+            lambda: not any(is_alive(each.pid) for each in everyone), seconds=GONE_S, what="all processes gone"
+        )
+
+    def copy_store(self, target: Path) -> None:
+        """A consistent copy of the store, also while it is written."""
+        with closing(sqlite3.connect(self._store, timeout=30)) as store, closing(sqlite3.connect(target)) as copy:
+            store.backup(copy)
+
+    def put_back_store(self, source: Path) -> None:
+        """The store as it was when it was copied; only while nothing runs."""
+        for suffix in ("-wal", "-shm"):
+            self._store.with_name(self._store.name + suffix).unlink(missing_ok=True)
+        shutil.copy(source, self._store)
 
     # Asking
 
@@ -165,6 +181,14 @@ class Running:
         finally:
             transport.close()
         return answer.status, answer.json()
+
+    def metric(self, name: str) -> float:
+        """One number without labels, as Prometheus would read it."""
+        transport = HttpTransport(self.url)
+        answer = transport.exchange(Request("GET", "/metrics"))
+        transport.close()
+        (line,) = (line for line in answer.body.decode().splitlines() if line.startswith(f"{name} "))
+        return float(line.split()[1])
 
     def put_meter(self, **definition: Any) -> None:
         status, told = self.exchange("PUT", f"/v1/meters/{definition['name']}", definition)

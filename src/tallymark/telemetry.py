@@ -1,21 +1,38 @@
 """Every metric: one registry, one vocabulary. Names are `tallymark_<stage>_<what>_<unit>`; counters start at zero."""
 
+from typing import NamedTuple
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 REGISTRY = CollectorRegistry()
+
+
+class Metric(NamedTuple):
+    """One row of the table of metrics, from which the documents are made."""
+
+    name: str
+    kind: str
+    meaning: str
+    labels: tuple[str, ...]
+
+
+METRICS: list[Metric] = []
 
 LATENCY_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
 def counter(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Counter:
+    METRICS.append(Metric(name, "counter", meaning, labels))
     return Counter(name, meaning, labels, registry=REGISTRY)
 
 
 def gauge(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Gauge:
+    METRICS.append(Metric(name, "gauge", meaning, labels))
     return Gauge(name, meaning, labels, registry=REGISTRY)
 
 
 def histogram(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Histogram:
+    METRICS.append(Metric(name, "histogram", meaning, labels))
     return Histogram(name, meaning, labels, registry=REGISTRY, buckets=LATENCY_BUCKETS_S)
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from running import Running
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000

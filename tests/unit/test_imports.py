@@ -25,3 +25,12 @@ def test_importing_a_role_does_not_pull_in_what_it_does_not_need(module, forbidd
     script = f"import sys, {module}; print(sorted({{name.split('.')[0] for name in sys.modules}} & set({forbidden!r})))"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+def test_a_collector_reads_the_applied_positions_without_polars(tmp_path):
+    script = (
+        "import sys; from tallymark.settings import Settings; from tallymark.store import open_sink;"
+        f"print(open_sink(Settings(data={str(tmp_path)!r})).applied('log'), 'polars' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "{} False"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from granian.rsgi import ProtocolClosed
 
 from tallymark.collector.pressure import Holding
 from tallymark.http import Problem
@@ -58,6 +59,8 @@ class Reader:
                     body: bytes = await proto()
                 else:
                     body = await _stream(proto, limits, held)
+        except ProtocolClosed:
+            raise ClientGone("in the middle of a body") from None
         except TimeoutError:
             raise Problem(
                 408,
@@ -67,6 +70,7 @@ class Reader:
             ) from None
         finally:
             self._deadlines.discard(deadline)
+        # Read piece by piece, a body that was cut off just ends.
         if expected is not None and len(body) != expected:
             raise ClientGone(f"{len(body):,} of {expected:,} bytes arrived")
         return body

@@ -1,6 +1,7 @@
 """Group commit: requests that are in hand together become one write to the log, and are answered when it is durable."""
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ class Committer:
         self._interval_s = interval_s
         self._waiting: list[_Waiting] = []
         self._arrived = asyncio.Event()
-        self._closing = False
+        self._closing = asyncio.Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="commit")
         self._task = asyncio.create_task(self._run(), name="commit")
         self._refused = {code: telemetry.COLLECTOR_REFUSED.labels(code) for code in CODES}
@@ -66,7 +67,7 @@ class Committer:
         """why the last commit could not be made durable, if it could not"""
 
     async def commit(self, request: Accepted) -> Outcome:
-        if self._closing:
+        if self._closing.is_set():
             raise RuntimeError("the collector is stopping")
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(request, answered))
@@ -75,7 +76,7 @@ class Committer:
 
     async def close(self) -> None:
         """Write what is waiting, then stop."""
-        self._closing = True
+        self._closing.set()
         self._arrived.set()
         await self._task
         self._thread.shutdown()
@@ -84,8 +85,8 @@ class Committer:
         loop = asyncio.get_running_loop()
         while True:
             await self._arrived.wait()
-            if not self._closing:
-                await asyncio.sleep(self._interval_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self._interval_s)
             group = self._next_group()
             if group:
                 outcomes = await loop.run_in_executor(self._thread, self._write, [each.request for each in group])
@@ -93,7 +94,7 @@ class Committer:
                 for each, outcome in zip(group, outcomes, strict=True):
                     if not each.answered.done():
                         each.answered.set_result(outcome)
-            elif self._closing:
+            elif self._closing.is_set():
                 return
 
     def _count(self, outcomes: list[Outcome]) -> None:
@@ -114,7 +115,7 @@ class Committer:
                 break
             count += 1
         group, self._waiting = self._waiting[:count], self._waiting[count:]
-        if not self._waiting and not self._closing:
+        if not self._waiting and not self._closing.is_set():
             self._arrived.clear()
         return group
 

@@ -169,9 +169,9 @@ def _applied(settings: Settings, events: LogWriter) -> Callable[[], Mapping[int,
 
     @cache
     def applied() -> Callable[[str], Mapping[int, int]]:
-        from tallymark.store import open_store
+        from tallymark.store import open_sink
 
-        return open_store(settings).applied
+        return open_sink(settings).applied
 
     return lambda: applied()(events.identity)
 

@@ -15,6 +15,8 @@ def footnote(answer: dict[str, Any]) -> None:
         remarks.append(f"counts are {lag_ms / 1000:,.1f} s behind")
     if freshness.get("loss"):
         remarks.append(f"loss {freshness['loss']}: see `tallymark status`")
+    if (answer.get("range") or {}).get("widened"):
+        remarks.append(f"whole buckets: {answer['range']['from']} to {answer['range']['to']}")
     if answer.get("broken"):
         remarks.append(f"this meter stopped counting: {answer['broken']}")
     if remarks:

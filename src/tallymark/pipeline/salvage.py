@@ -23,13 +23,30 @@ def salvage(stretch: Stretch, *, process: Process, bury: Bury, log: LogReader) -
     try:
         process([stretch])
         return []
-    except Exception as error:
+    except Exception:
         if stretch.end - stretch.start == 1:
+            error = _to_blame(stretch, process)
+            if error is None:
+                return []
             bury(burial(stretch, error, log))
             return [stretch.start]
     middle = (stretch.start + stretch.end) // 2
     halves = (Stretch(stretch.partition, stretch.start, middle), Stretch(stretch.partition, middle, stretch.end))
     return [offset for half in halves for offset in salvage(half, process=process, bury=bury, log=log)]
+
+
+def _to_blame(stretch: Stretch, process: Process) -> Exception | None:
+    """Why this one record cannot be counted; None if it could be after all.
+
+    A Spark that has died fails every record. So before one is blamed it gets a second chance, and then counting nothing
+    must succeed; if not, that error is raised and everything stays in the log for the next start.
+    """
+    try:
+        process([stretch])
+        return None
+    except Exception as error:
+        process([Stretch(stretch.partition, stretch.start, stretch.start)])
+        return error
 
 
 def burial(stretch: Stretch, error: Exception, log: LogReader) -> StretchResult:

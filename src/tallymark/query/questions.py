@@ -14,6 +14,7 @@ from tallymark.query.question import Question
 from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
 from tallymark.query.values import Sums, largest, ranking, rows, unknown, values
+from tallymark.store.model import label_column
 
 Labels = tuple[str, ...]
 
@@ -62,10 +63,11 @@ def top(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     question = understood.top(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms(), limits=limits)
     frame, fresh = _read(sources, question, step_s=None)
     meter = question.meter.meter
-    first = largest(frame, question.by, question.functions[0], meter, most=question.most)
+    columns = [label_column(label) for label in question.by]
+    first = largest(frame, columns, question.functions[0], meter, most=question.most)
     items = [
         {"labels": dict(zip(question.by, labels, strict=True)), "value": values(sums, question.functions, meter)}
-        for labels, sums in rows(first, question.by)
+        for labels, sums in rows(first, columns)
     ]
     return {**_head(question), "items": items, "range": question.range.spoken(), **_foot(question, fresh)}
 
@@ -92,7 +94,7 @@ def _read(sources: Sources, question: Question, *, step_s: int | None) -> tuple[
 def _regrouped(frame: pl.DataFrame, by: Sequence[str], edges: Edges) -> dict[Labels, dict[int, Sums]]:
     """Labels -> bucket start -> sums. Calendar buckets were read in a finer step, so several rows may meet in one."""
     found: dict[Labels, dict[int, Sums]] = {} if by else {(): {}}
-    for (*labels, read_s), sums in rows(frame, (*by, "bucket_s")):
+    for (*labels, read_s), sums in rows(frame, (*map(label_column, by), "bucket_s")):
         buckets = found.setdefault(tuple(labels), {})
         start_s = edges.bucket_of(read_s)
         if start_s in buckets:

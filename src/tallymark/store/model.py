@@ -22,6 +22,11 @@ class RegisteredMeter:
         return self.meter.labels
 
 
+def label_column(label: str) -> str:
+    """The column of an answer that holds a label: prefixed, since a user may call a label `n` or `sum`."""
+    return f"label.{label}"
+
+
 @dataclass(frozen=True, slots=True)
 class LiveMeters:
     """The meters that count at one revision of the registry: deleted, replaced and broken ones are not among them."""

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tallymark.meters.model import Meter
 from tallymark.store.model import (
@@ -19,6 +17,10 @@ from tallymark.store.model import (
     Stretch,
     StretchResult,
 )
+
+if TYPE_CHECKING:
+    # A collector reads positions and has no Polars.
+    import polars as pl
 
 
 class StoreError(Exception):
@@ -105,10 +107,10 @@ class Snapshot(Protocol):
         start_s: int | None,
         end_s: int | None,
         step_s: int | None,
-    ) -> pl.DataFrame:
+    ) -> "pl.DataFrame":
         """Aggregates of [start_s, end_s), grouped by the labels `by` and, if `step_s` is given, by bucket.
 
-        Columns: one text column a label in `by`, `bucket_s` (only with `step_s`; multiples of it since the epoch),
+        Columns: one text column a label in `by` (named by `model.label_column`), `bucket_s` (only with `step_s`; multiples of it since the epoch),
         `n`, `n_value`, `sum`, `exact`, `min`, `max`. Bounds and step are whole minutes. Without `by` and `step_s` there
         is always one row. Aggregates that the meter does not compute are null (`n_value` 0).
         """
@@ -156,7 +158,7 @@ class Store(Registry, Sink, Upkeep, Protocol):
 
     def snapshot(self) -> AbstractContextManager[Snapshot]: ...
 
-    def journal_since(self, sequence: int) -> list[tuple[int, pl.DataFrame]]:
+    def journal_since(self, sequence: int) -> "list[tuple[int, pl.DataFrame]]":
         """Applied batches after `sequence` in order, as (sequence, deltas): what `live` follows."""
         ...
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import zstandard
 
+from tallymark.testing import until
+
 GOOD = b'{"event":"view","id":"good"}'
 NDJSON = {"content_type": "application/x-ndjson"}
 
@@ -133,10 +135,15 @@ def test_a_bomb_is_left_after_the_limit(collector: Any, encoding: str, bomb: byt
     assert time.process_time() - started < 2
 
 
-def test_a_request_cut_off_in_its_body_is_not_taken(collector: Any) -> None:
-    line = GOOD + b"\n"
+@pytest.mark.parametrize("lines", [1, 1000])
+def test_a_request_cut_off_in_its_body_is_not_taken(collector: Any, lines: int) -> None:
+    body = (GOOD + b"\n") * lines
+    failures = collector.metric("tallymark_collector_requests_total", status="500")
     with collector.connect() as client:
         client.sendall(b"POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-ndjson\r\n")
-        client.sendall(b"content-length: %d\r\n\r\n" % (2 * len(line)) + line)
+        client.sendall(b"content-length: %d\r\n\r\n" % (2 * len(body)) + body)
+        until(lambda: collector.metric("tallymark_collector_pending_bytes") > 0, "the body is being read")
+    until(lambda: collector.metric("tallymark_collector_pending_bytes") == 0, "the request is given up")
     assert collector.post({"event": "view", "id": "after"}).status == 202
     assert [row["id"] for row in collector.events()] == ["after"]
+    assert collector.metric("tallymark_collector_requests_total", status="500") == failures

@@ -228,3 +228,11 @@ def test_too_many_events_are_counted_also_when_one_is_bad() -> None:
     for events in ([GOOD] * 4, [GOOD] * 3 + [{"event": ""}]):
         with pytest.raises(TooManyEvents, match="4 events in one request; at most 3"):
             judge(events, max_events=3)
+
+
+def test_texts_are_measured_in_bytes_however_they_are_written() -> None:
+    for escaped in (True, False):
+        body = json.dumps([{**GOOD, "props": {"a": "é" * 513}}], ensure_ascii=escaped).encode()
+        assert codes(judge(body)) == [(0, "bad_text")]
+        body = json.dumps([{**GOOD, "props": {"a": "é" * 512}}], ensure_ascii=escaped).encode()
+        assert codes(judge(body)) == []

@@ -1,5 +1,6 @@
 """Halving a range that fails until only the guilty records are left out."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,3 +54,29 @@ def test_a_record_that_cannot_even_be_read_is_buried_as_damaged():
     (letter,) = burial(Stretch(0, 2, 3), RuntimeError("task failed"), Damaged(1)).dead
     assert (letter.reason, letter.raw) == ("damaged", b"")
     assert "checksum differs" in letter.detail
+
+
+def test_a_worker_killed_while_its_record_is_tried_alone_buries_nothing():
+    tries: list[Stretch] = []
+
+    def process(stretches):
+        tries.extend(stretches)
+        if len(tries) == 1:
+            raise RuntimeError("the worker was killed")
+
+    assert salvage(Stretch(0, 0, 1), process=process, bury=must_not_bury, log=a_log(1)) == []
+    assert tries == [Stretch(0, 0, 1), Stretch(0, 0, 1)]
+
+
+def test_a_spark_that_died_buries_nothing():
+    """It fails every record; all of them stay in the log for the next start."""
+
+    def process(stretches):
+        raise ConnectionError("the JVM is gone")
+
+    with pytest.raises(ConnectionError):
+        salvage(Stretch(0, 0, 16), process=process, bury=must_not_bury, log=a_log(16))
+
+
+def must_not_bury(result):
+    pytest.fail(f"record {result.stretch.start} was buried")

@@ -9,7 +9,7 @@ import polars as pl
 
 from tallymark.meters.model import BUILT_IN, Meter
 from tallymark.store import deltas
-from tallymark.store.model import DeadLetter, Lag, Ledger, LiveMeters, RegisteredMeter, StretchResult
+from tallymark.store.model import DeadLetter, Lag, Ledger, LiveMeters, RegisteredMeter, StretchResult, label_column
 from tallymark.store.protocol import UnknownMeter
 
 
@@ -117,11 +117,11 @@ class FakeSnapshot:
         frame = pl.concat([deltas.empty(), *(frame for _, frame in self._store.journal)])
         frame = frame.filter(pl.col("meter") == meter.meter_id)
         parts = pl.col("series").str.split("\0")
-        frame = frame.with_columns(parts.list.get(place).alias(label) for place, label in enumerate(meter.labels))
+        frame = frame.with_columns(parts.list.get(place).alias(label_column(label)) for place, label in enumerate(meter.labels))
         for label, wanted in where.items():
-            frame = frame.filter(pl.col(label).is_in(list(wanted)))
+            frame = frame.filter(pl.col(label_column(label)).is_in(list(wanted)))
         frame = frame.filter(pl.col("bucket_s") >= (start_s or 0), pl.col("bucket_s") < (end_s or 1 << 60))
-        keys = [*by]
+        keys = [label_column(label) for label in by]
         if step_s is not None:
             frame = frame.with_columns(pl.col("bucket_s") // step_s * step_s)
             keys.append("bucket_s")

@@ -149,6 +149,19 @@ def test_whoever_comes_back_misses_nothing(desk):
     play(desk, scene)
 
 
+def test_one_who_comes_back_repeats_nothing_to_the_others(desk):
+    async def scene(listening):
+        desk.store.count("views", (("A", "KR"), NOON, [None]))
+        current = await listening.open()
+        back = await listening.open(since=0)
+        desk.store.count("views", (("B", "KR"), NOON, [None]))
+        await until(lambda: current.events("change") and b'"B"' in back.sent)
+        assert b'"A"' in back.sent
+        assert b'"A"' not in current.sent
+
+    play(desk, scene)
+
+
 def test_a_gap_is_said(desk):
     async def scene(listening):
         for _ in range(3):

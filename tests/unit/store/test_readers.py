@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
+import pytest
 
+from tallymark.meters import from_mapping
 from tallymark.meters.model import Meter
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S
@@ -100,3 +102,16 @@ def watch_as_a_program(path: str, stop: str) -> None:
 
 if __name__ == "__main__":
     watch_as_a_program(*sys.argv[1:])
+
+
+@pytest.mark.parametrize("label", ["n", "sum", "min", "bucket_s", "series_id", "meter"])
+def test_a_label_may_be_called_like_a_column_of_the_store(store, label):
+    meter = store.put_meter(from_mapping({"name": "odd", "event": "view", "by": [label]}), now_ms=0)
+    row = (meter.meter_id, "A", 60, 3, 0, None, None, None, None)
+    blob = deltas.encode(pl.DataFrame([row], deltas.SCHEMA, orient="row"))
+    result = StretchResult(Stretch(0, 0, 1), "log", 1, (meter.meter_id,), blob, Ledger(accepted=3, counted=3))
+    for step in (lambda: store.apply([result], now_ms=1), lambda: store.fold(most_points=10)):
+        step()
+        with store.snapshot() as snapshot:
+            found = snapshot.read(meter, where={label: ["A"]}, by=[label], start_s=None, end_s=None, step_s=60)
+        assert found.rows() == [("A", 60, 3, 0, None, None, None, None)]

@@ -11,7 +11,7 @@ from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import StoreError
 from tallymark.store.sqlite.series import SUM_OF_ALL, labels_text
 
-# Series that are named in full are looked up one by one up to this many; beyond it the label index is cheaper.
+# Series that are named in full are looked up one by one up to this many, else by the label index. Not tuned.
 MAX_NAMED_SERIES = 200
 
 _SUMMED = {

@@ -8,7 +8,7 @@ import polars as pl
 from tallymark.store.deltas import AGGREGATES, SCHEMA, SEPARATOR, merged
 from tallymark.store.grains import EARLIEST_S, LATEST_S, pieces
 from tallymark.store.lags import lag_of_all
-from tallymark.store.model import Lag, Ledger, Marks, RegisteredMeter
+from tallymark.store.model import Lag, Ledger, Marks, RegisteredMeter, label_column
 from tallymark.store.sqlite.journal import Tail
 from tallymark.store.sqlite.labels import LabelTables
 from tallymark.store.sqlite.positions import EVENTS, read_positions
@@ -75,7 +75,7 @@ class SqliteSnapshot:
         points = pl.DataFrame(found).with_columns(pl.col("n", "n_value").fill_null(0))
         if not question.by:
             return points
-        labels = self._labels.of(self._connection, question.meter).select("series_id", *question.by)
+        labels = self._labels.of(self._connection, question.meter).select("series_id", *map(label_column, question.by))
         return points.join(labels, on="series_id").select(_keys(question) + list(AGGREGATES))
 
     def _waiting(self, question: Question) -> pl.DataFrame:
@@ -89,7 +89,7 @@ class SqliteSnapshot:
         labels = pl.col("series").str.split(SEPARATOR)
         for label, values in question.where.items():
             is_asked &= labels.list.get(question.meter.labels.index(label)).is_in(list(values))
-        columns = [labels.list.get(place).alias(label) for label, place in question.places()]
+        columns = [labels.list.get(place).alias(label_column(label)) for label, place in question.places()]
         if question.step_s is not None:
             columns.append(pl.col("bucket_s") // question.step_s * question.step_s)
         for name, kind in _AGGREGATE_TYPES.items():
@@ -107,4 +107,5 @@ def _combined(question: Question, parts: Sequence[pl.DataFrame]) -> pl.DataFrame
 
 
 def _keys(question: Question) -> list[str]:
-    return list(question.by) if question.step_s is None else [*question.by, "bucket_s"]
+    labels = [label_column(label) for label in question.by]
+    return labels if question.step_s is None else [*labels, "bucket_s"]

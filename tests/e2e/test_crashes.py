@@ -1,0 +1,137 @@
+"""Whatever dies, whatever is lost that may be lost: every acknowledged event is counted once, in its own minute."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loading import Load
+from running import Running
+from tallymark.load.encoding import Encoder
+
+EVENTS = 200_000
+RATE = 4_000
+RESENT = 20_000
+SEED = 2026
+KILLS = {"collector": 4, "keeper": 4, "query": 3, "worker": 4, "jvm": 2, "pipeline": 1, "everything": 2}
+# The store is copied this early, so that going back to the copy means counting nearly everything again.
+COPY_AFTER = 4_000
+SMALL_BATCH = 4_000
+
+pytestmark = pytest.mark.timeout(1_500)
+
+
+@dataclass
+class Survivor:
+    """A Tallymark that took a load while it was killed again and again."""
+
+    running: Running
+    load: Load
+    store_copy: Path
+
+    def check(self) -> None:
+        self.load.check()
+        assert self.running.status()["counted"] == self.load.distinct
+
+    def resend(self, *, seed: int) -> None:
+        """Events that were acknowledged long ago come again, with their old ids; none of them counts."""
+        plan = self.load.outcomes.plan
+        sends = np.sort(np.random.default_rng(seed).choice(plan.sends, RESENT, replace=False)).astype(np.uint64)
+        before = self.running.settled()["duplicate"]
+        for part in np.array_split(sends, 20):
+            status, told = self.running.exchange("POST", "/v1/events", Encoder(plan).encode(plan.sources(part)))
+            assert (status, told["accepted"]) == (202, len(part))
+        assert self.running.settled()["duplicate"] == before + RESENT
+
+
+@pytest.fixture(scope="module")
+def survivor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivor]:
+    # The horizon covers the whole test, however busy the machine is.
+    running = Running(tmp_path_factory.mktemp("crashes"), settings={"pipeline.horizon_s": 3600})
+    try:
+        yield survive(running.start())
+    finally:
+        running.close()
+
+
+def survive(running: Running) -> Survivor:
+    """The load, with every kill at the moment a drawn number of events has been acknowledged."""
+    chance = random.Random(SEED)
+    load = Load(running, "load", events=EVENTS, rate=RATE, duplicates=0.05, late=0.02)
+    survivor = Survivor(running, load, running.folder / "early.db")
+    load.await_acknowledged(COPY_AFTER)
+    running.copy_store(survivor.store_copy)
+    kinds = [kind for kind, times in KILLS.items() for _ in range(times)]
+    chance.shuffle(kinds)
+    moments = sorted(chance.randrange(COPY_AFTER, EVENTS) for _ in kinds)
+    for kind, moment in zip(kinds, moments, strict=True):
+        load.await_acknowledged(moment)
+        hurt(running, kind, chance)
+    load.finish()
+    return survivor
+
+
+def hurt(running: Running, kind: str, chance: random.Random) -> None:
+    if kind == "everything":
+        running.kill_everything()
+        running.start()
+    elif kind == "jvm":
+        running.wait_until(running.jvm, seconds=180, what="a JVM to kill").kill()
+    elif kind == "worker":
+        workers = running.wait_until(running.python_workers, seconds=180, what="a Python worker to kill")
+        chance.choice(workers).kill()
+    else:
+        running.kill(kind)
+
+
+def test_every_acknowledged_event_is_counted_once_through_all_the_kills(survivor):
+    survivor.check()
+
+
+def test_sparks_scratch_folder_may_be_deleted(survivor):
+    survivor.running.stop()
+    shutil.rmtree(survivor.running.data / "scratch")
+    survivor.running.start()
+    survivor.resend(seed=1)
+    survivor.check()
+
+
+def test_the_claim_files_may_be_deleted(survivor):
+    survivor.running.stop()
+    shutil.rmtree(survivor.running.data / "claims")
+    survivor.running.start()
+    survivor.resend(seed=2)
+    survivor.check()
+
+
+def test_damaged_claim_files_are_noticed(survivor):
+    survivor.running.stop()
+    files = [file for file in (survivor.running.data / "claims").iterdir() if file.suffix in (".claims", ".side")]
+    assert len(files) == 4
+    for file in files:
+        flip_bytes(file)
+    survivor.running.start()
+    survivor.resend(seed=3)
+    survivor.check()
+
+
+def test_other_cuts_give_the_same_counts(survivor):
+    running = survivor.running
+    running.stop()
+    running.put_back_store(survivor.store_copy)
+    running.settings["pipeline.max_batch_events"] = SMALL_BATCH
+    running.start()
+    survivor.check()
+    assert running.metric("tallymark_pipeline_batches_total") > EVENTS / SMALL_BATCH / 2, "they were really cut small"
+
+
+def flip_bytes(file: Path) -> None:
+    """All through the file but for its header, so that it still looks like what it was."""
+    content = bytearray(file.read_bytes())
+    for place in range(min(4096, len(content) // 2), len(content), 97):
+        content[place] ^= 0xFF
+    file.write_bytes(content)

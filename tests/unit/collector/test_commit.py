@@ -1,0 +1,93 @@
+"""Group commit: each request hears of its own events, whatever happened to the others' in the same write."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tallymark.collector.commit import Committer, Outcome
+from tallymark.events import columns, frame
+from tallymark.events.model import Event
+from tallymark.events.validation import Accepted
+from tallymark.log.partitioners import partitioner
+from tallymark.log.protocol import Appended, NotAppended, Outgoing
+from tallymark.testing import MemoryLog
+
+
+class FussyLog(MemoryLog):
+    """Takes every other frame."""
+
+    def append(self, frames: Sequence[Outgoing]) -> list[Appended | NotAppended]:
+        self.appends += 1
+        return [
+            NotAppended(each.partition, "no") if number % 2 else self._append(each)
+            for number, each in enumerate(frames)
+        ]
+
+    def ids(self) -> set[str]:
+        return {
+            row["id"]
+            for partition, at in self.positions().items()
+            for record in self.read(partition, 0, at.end)
+            for row in columns.rows(frame.decode(record.payload))
+        }
+
+
+def request(ids: list[str]) -> Accepted:
+    return Accepted([Event("view", each) for each in ids], list(range(len(ids))), [0] * len(ids), None, 0, set())
+
+
+def commit(log: MemoryLog, requests: list[Accepted]) -> list[Outcome]:
+    async def run() -> list[Outcome]:
+        committer = Committer(log, MemoryLog(1), partitioner("id", log.partitions), interval_s=0.01)
+        outcomes = await asyncio.gather(*[committer.commit(each) for each in requests])
+        await committer.close()
+        return list(outcomes)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_each_event_that_is_not_durable_is_named_to_its_sender(partitions: int) -> None:
+    # Ids that do not compress, so that one partition takes several frames.
+    rng = np.random.default_rng(3)
+    sent = [[rng.bytes(120).hex() for _ in range(size)] for size in (5000, 0, 7, 12_000)]
+    log = FussyLog(partitions)
+    outcomes = commit(log, [request(ids) for ids in sent])
+    assert log.appends == 1
+    durable = log.ids()
+    assert 5007 < len(durable) < 17_007
+    for ids, outcome in zip(sent, outcomes, strict=True):
+        lost = {ids[refusal.index] for refusal in outcome.refusals}
+        assert lost == set(ids) - durable
+        assert outcome.accepted == len(ids) - len(lost)
+        assert all(refusal.retryable and refusal.code == "not_durable" for refusal in outcome.refusals)
+
+
+def test_a_commit_is_bounded_and_nothing_waits_for_ever() -> None:
+    log = MemoryLog(2)
+    outcomes = commit(log, [request([f"{n}-{each}" for each in range(10_000)]) for n in range(7)])
+    assert [outcome.accepted for outcome in outcomes] == [10_000] * 7
+    assert log.appends == 3
+    assert sum(at.events for at in log.positions().values()) == 70_000
+
+
+def test_the_offsets_are_those_of_the_commit() -> None:
+    log = MemoryLog(1)
+    first, second = commit(log, [request(["a"])])[0], commit(log, [request(["b"])])[0]
+    assert (first.offsets, second.offsets) == ({0: 0}, {0: 1})
+
+
+def test_what_waits_at_the_close_is_written() -> None:
+    log = MemoryLog(2)
+
+    async def run() -> Any:
+        committer = Committer(log, MemoryLog(1), partitioner("id", 2), interval_s=60)
+        waiting = asyncio.create_task(committer.commit(request(["a"])))
+        await asyncio.sleep(0)
+        await committer.close()
+        return await waiting
+
+    assert asyncio.run(run()).accepted == 1
