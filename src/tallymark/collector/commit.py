@@ -89,8 +89,12 @@ class Committer:
                 await asyncio.wait_for(self._closing.wait(), self._interval_s)
             group = self._next_group()
             if group:
-                outcomes = await loop.run_in_executor(self._thread, self._write, [each.request for each in group])
-                self._count(outcomes)
+                try:
+                    outcomes = await loop.run_in_executor(self._thread, self._write, [each.request for each in group])
+                    self._count(outcomes)
+                except Exception as error:  # a fault of ours: those requests fail, the next ones are still served
+                    _fail(group, error)
+                    continue
                 for each, outcome in zip(group, outcomes, strict=True):
                     if not each.answered.done():
                         each.answered.set_result(outcome)
@@ -190,6 +194,12 @@ class Committer:
         for record, outcome in zip(records, outcomes, strict=True):
             kept = "yes" if isinstance(outcome, Appended) else "no"
             telemetry.COLLECTOR_DEAD.labels(kept).inc(record.events)
+
+
+def _fail(group: list[_Waiting], error: Exception) -> None:
+    for each in group:
+        if not each.answered.done():
+            each.answered.set_exception(error)
 
 
 def _outcomes(requests: list[Accepted], offsets: dict[int, int], failed: dict[int, str]) -> list[Outcome]:

@@ -110,7 +110,8 @@ class Snapshot(Protocol):
     ) -> "pl.DataFrame":
         """Aggregates of [start_s, end_s), grouped by the labels `by` and, if `step_s` is given, by bucket.
 
-        Columns: one text column a label in `by` (named by `model.label_column`), `bucket_s` (only with `step_s`; multiples of it since the epoch),
+        Columns: one text column a label in `by` (named by `model.label_column`),
+        `bucket_s` (only with `step_s`; multiples of it since the epoch),
         `n`, `n_value`, `sum`, `exact`, `min`, `max`. Bounds and step are whole minutes. Without `by` and `step_s` there
         is always one row. Aggregates that the meter does not compute are null (`n_value` 0).
         """

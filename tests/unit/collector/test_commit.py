@@ -91,3 +91,21 @@ def test_what_waits_at_the_close_is_written() -> None:
         return await waiting
 
     assert asyncio.run(run()).accepted == 1
+
+
+def test_a_fault_fails_its_requests_and_not_the_next() -> None:
+    class Faulty(Committer):
+        def _write(self, requests: list[Accepted]) -> list[Outcome]:
+            if requests[0].events[0].id == "bad":
+                raise KeyError("a fault")
+            return super()._write(requests)
+
+    async def run() -> int:
+        committer = Faulty(MemoryLog(2), MemoryLog(1), partitioner("id", 2), interval_s=0)
+        with pytest.raises(KeyError):
+            await committer.commit(request(["bad"]))
+        outcome = await committer.commit(request(["good"]))
+        await committer.close()
+        return outcome.accepted
+
+    assert asyncio.run(run()) == 1
