@@ -1,11 +1,15 @@
-"""`python docs/generate.py`: writes the pages that are made from the code, settings.md and metrics.md."""
+"""`python docs/generate.py`: writes the pages that are made from the code: commands, settings, metrics."""
 
+import importlib
 import json
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import tallymark.pipeline.sink  # noqa: F401  (registers its metrics when imported, and does not need Spark)
-from tallymark import telemetry
+from tallymark import cli, telemetry
+from tallymark.commands.command import Command, Group, Parser
 from tallymark.settings import entries
 
 DOCS = Path(__file__).resolve().parent
@@ -34,6 +38,43 @@ Prometheus library adds a `…_created` gauge (when a series began) to counters 
 Every name begins with the stage it belongs to. [operations.md](operations.md) says which to watch.
 """
 
+COMMANDS_HEAD = """# Commands
+
+Every command takes `--help` and `--output table|json`, ends with 0 (ok), 1 (failed) or 2 (wrong usage), and says what
+went wrong in one line on stderr. Commands that talk to a running Tallymark find it by `--url`, else `TALLYMARK_URL`,
+else `http://127.0.0.1:8080`, and send `TALLYMARK_KEY` as a bearer token if it is set.
+"""
+
+
+def commands_page() -> str:
+    return MADE + "\n".join([COMMANDS_HEAD, *map(_command, _commands())])
+
+
+def _commands() -> Iterator[Command]:
+    for name, (module, _) in cli.COMMANDS.items():
+        found = importlib.import_module(f"tallymark.commands.{module}").COMMANDS[name]
+        yield from found.commands.values() if isinstance(found, Group) else [found]
+
+
+def _command(command: Command) -> str:
+    parser = Parser(command)
+    command.arguments(parser)
+    parts = [f"## {command.name}\n", command.summary, f"```sh\n{command.example}\n```"]
+    table = [
+        f"| `{' '.join([*action.option_strings[-1:], *_values(action)])}` | {(action.help or '').replace('%%', '%')} |"
+        for action in parser._actions
+        if action.dest != "help"
+    ]
+    if table:
+        parts.append("\n".join(["| argument | meaning |", "|---|---|", *table]))
+    return "\n\n".join(parts).replace("\n\n\n", "\n\n") + "\n"
+
+
+def _values(action: Any) -> list[str]:
+    if action.choices:
+        return ["|".join(action.choices).replace("|", "\\|")]
+    return [] if action.nargs == 0 else [action.metavar or action.dest.upper()]
+
 
 def settings_page() -> str:
     parts = [SETTINGS_HEAD]
@@ -57,7 +98,7 @@ def metrics_page() -> str:
     return MADE + "\n".join(parts)
 
 
-PAGES = {"settings.md": settings_page, "metrics.md": metrics_page}
+PAGES = {"commands.md": commands_page, "settings.md": settings_page, "metrics.md": metrics_page}
 
 
 def main() -> None:

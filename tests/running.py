@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -25,6 +26,8 @@ COMMAND = (sys.executable, "-m", "tallymark")
 START_S, STOP_S, GONE_S = 180.0, 60.0, 30.0
 TAIL_LINES = 25
 REQUEST_EVENTS = 1_000
+# Spark's other Python processes (looking sources up) have nothing to do after the start.
+WORKING = re.compile(r"pyspark\.worker|streaming_source_runner")
 
 
 class Running:
@@ -100,9 +103,9 @@ class Running:
         return next((each for each in _children(pipeline) if each.name() == "java"), None) if pipeline else None
 
     def python_workers(self) -> list[psutil.Process]:
-        """What Spark started to run our source and tasks; [] while it has not."""
+        """The processes that Spark started to plan batches and to run tasks; [] while it has not."""
         jvm = self.jvm()
-        return _children(jvm.pid) if jvm else []
+        return [each for each in _children(jvm.pid) if WORKING.search(_command_line(each))] if jvm else []
 
     def kill(self, role: str) -> int:
         """kill -9, once the role is there to be killed."""
@@ -284,6 +287,13 @@ def _children(pid: int) -> list[psutil.Process]:
     except psutil.NoSuchProcess:
         return []
     return [each for each in found if is_alive(each.pid)]
+
+
+def _command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def _kill(pid: int) -> None:

@@ -72,7 +72,7 @@ class PipelineSettings:
 @dataclass
 class KeeperSettings:
     fold_interval_s: float = setting(2.0, "how often the journal is folded into points")
-    fold_rows: int = setting(20_000, "most points written in one transaction")
+    fold_rows: int = setting(5_000, "most points written in one transaction")
     roll_delay_s: int = setting(120, "how long after its end an hour or day is rolled up")
     journal_keep_s: int = setting(30, "how long folded journal entries stay for followers")
 

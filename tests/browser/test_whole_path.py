@@ -61,7 +61,7 @@ def test_numbers_move_while_load_runs_and_agree_at_the_end(running: Running, pag
         shown = running.wait_until(partial(more_than, page, shown), seconds=60, what=f"more than {shown:,} counted")
     assert number(page, "#rate") > 0
     expect(page.locator("#chart path.counted")).to_be_attached()
-    page.get_by_label("meter").select_option(load.outcomes.plan.meter)
+    page.get_by_label("meter", exact=True).select_option(load.outcomes.plan.meter)
     expect(page.locator("#top tbody tr").nth(0)).to_contain_text("k0")
     page.screenshot(path=tmp_path / "during.png", full_page=True)
 

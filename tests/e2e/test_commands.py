@@ -80,7 +80,7 @@ def test_meters_from_a_file_then_series_and_top(tallymark):
 
 def test_a_meter_is_added_counts_and_is_deleted(tallymark):
     added = tallymark.command(
-        "meters", "add", "clicks", "--event", "click", "--by", "button", "--where", "button != ''"
+        "meters", "add", "clicks", "--event", "click", "--by", "button", "--where", "button is not null"
     )
     assert "clicks counts from now on" in added.stdout
     tallymark.command("send", "click", "button=ok", "--wait")

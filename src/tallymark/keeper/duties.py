@@ -23,6 +23,8 @@ class Duty:
     every_s: float
     work: Callable[[], bool | None]
     """does a part that takes a moment; True if there is more to do at once"""
+    share: float = 1.0
+    """of the keeper's time at most; a round that took long is followed by a longer rest"""
 
 
 class Rota:
@@ -33,6 +35,7 @@ class Rota:
         self._duties: list[Duty] = []
         self._due: dict[str, float] = {}
         self._failures: dict[str, int] = {}
+        self._spent: dict[str, float] = {}
 
     def add(self, duty: Duty) -> None:
         self._duties.append(duty)
@@ -62,6 +65,7 @@ class Rota:
 
     def _run(self, duty: Duty) -> float:
         """How long until it is due again."""
+        begun = self._clock()
         try:
             with telemetry.KEEPER_DUTY_SECONDS.labels(duty.name).time():
                 more = duty.work()
@@ -83,4 +87,8 @@ class Rota:
         if self._failures[duty.name]:
             logger.info("%s works again after %d failures", duty.name, self._failures[duty.name])
             self._failures[duty.name] = 0
-        return PAUSE_S if more else duty.every_s
+        spent = self._spent.pop(duty.name, 0.0) + self._clock() - begun
+        if more:
+            self._spent[duty.name] = spent
+            return PAUSE_S
+        return max(duty.every_s, spent / duty.share - spent)

@@ -17,6 +17,7 @@ from tallymark.store.protocol import Store
 logger = logging.getLogger(__name__)
 
 BEAT_S = 2.0
+FOLD_SHARE = 0.1
 
 
 def run(settings: Settings) -> int:
@@ -38,7 +39,8 @@ def make_rota(settings: Settings, store: Store, *, events: Stream, dead: Stream)
     keeping = settings.keeper
     rota = Rota()
     for duty in (
-        Duty("fold", keeping.fold_interval_s, lambda: points.fold(store, keeping)),
+        # Many series are folded less often: each of their points is then written once for more batches.
+        Duty("fold", keeping.fold_interval_s, lambda: points.fold(store, keeping), share=FOLD_SHARE),
         Duty("beat", BEAT_S, lambda: beat(store, rota)),
         Duty("letters", 1.0, lambda: letters.take_in_letters(store, dead)),
         Duty("roll", 10.0, lambda: points.roll(store, keeping, now_ms())),

@@ -142,12 +142,22 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """What one fold did; all zero when nothing waited."""
+class Folding:
+    """A fold under way: batches up to `through` are in the sums of all meters, and in the points up to this series."""
 
-    entries: int = 0
+    through: int
+    meter: int
+    series: str
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What one slice of a fold did; all zero when nothing waited."""
+
     deltas: int = 0
     points: int = 0
+    more: bool = False
+    """slices are left, or so many batches waited that they were not all taken"""
 
 
 @dataclass(frozen=True, slots=True)

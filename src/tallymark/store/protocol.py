@@ -132,7 +132,7 @@ class Upkeep(Protocol):
     def marks(self) -> Marks: ...
 
     def fold(self, *, most_points: int) -> Folded:
-        """Takes the oldest entries of the journal into the points: whole ones, at least one if any waits."""
+        """Takes the journal's entries into the points, one slice of series of about this many points at a time."""
         ...
 
     def roll(self, *, now_ms: int, delay_s: int, slice_series: int) -> bool:

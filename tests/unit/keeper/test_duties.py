@@ -78,3 +78,21 @@ def test_it_stops_between_two_duties() -> None:
     rota.add(Duty("second", 0.0, lambda: ran.append("second")))
     rota.run(stopping)
     assert ran == ["first"]
+
+
+def test_a_duty_that_takes_long_rests_in_proportion():
+    now = [0.0]
+
+    def work() -> bool:
+        now[0] += 1.0
+        return now[0] < 3.0
+
+    rota = Rota(clock=lambda: now[0])
+    rota.add(Duty("fold", 2.0, work, share=0.1))
+    rota.run_due()
+    now[0] = rota.next_due()
+    rota.run_due()
+    now[0] = rota.next_due()
+    rota.run_due()
+    # Three parts of about a second: nine times as long until the next round.
+    assert rota.next_due() - now[0] == pytest.approx(27.0, abs=0.5)

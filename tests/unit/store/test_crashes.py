@@ -77,6 +77,17 @@ def half_rolled(store: SqliteStore) -> None:
     roll_slice(store, NOON + 120)
 
 
+def fold_all(store: SqliteStore, most_points: int = 1) -> None:
+    while store.fold(most_points=most_points).more:
+        pass
+
+
+def half_folded(store: SqliteStore) -> None:
+    in_journal(store)
+    store.fold(most_points=1)
+    store.fold(most_points=1)
+
+
 def in_journal(store: SqliteStore) -> None:
     half_rolled(store)
     store.apply([LATE], now_ms=0)
@@ -115,10 +126,13 @@ def assert_exact(store: SqliteStore, *batches: StretchResult) -> None:
     [
         (half_rolled, lambda store: store.apply([LATE], now_ms=0), False),
         (in_journal, lambda store: store.fold(most_points=1000), True),
+        (in_journal, fold_all, True),
+        (half_folded, fold_all, True),
+        (half_folded, roll_all, True),
         (in_journal, roll_slice, True),
         (in_journal, roll_all, True),
     ],
-    ids=["sink", "fold", "roll a slice", "roll all"],
+    ids=["sink", "fold", "fold in slices", "go on folding", "roll while folding", "roll a slice", "roll all"],
 )
 def test_a_crash_at_every_statement(
     tmp_path: Path,
@@ -152,7 +166,7 @@ def test_a_crash_at_every_statement(
         assert applied or not counted_before
         assert_exact(store, BEFORE, *([LATE] if applied else []))
         store.apply([LATE], now_ms=0)
-        store.fold(most_points=1000)
+        fold_all(store, most_points=1000)
         roll_all(store, slice_series=1000)
         assert_exact(store, BEFORE, LATE)
         assert len(store.dead_letters()) == 2

@@ -1,65 +1,119 @@
-"""Folding: the journal's oldest entries, merged, become points, and the mark moves, in one transaction."""
+"""Folding: the journal's oldest entries, merged, become points, in slices of series, each a short transaction.
+
+While a fold is under way its entries are in the points for some series and in the journal for the others. The row in
+`folding` says where the border is, and moves with every slice; readers take each series from the one side or the other.
+"""
 
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass
 
 import polars as pl
 
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
-from tallymark.store.model import Folded
+from tallymark.store.model import Folded, Folding
 from tallymark.store.sqlite.connection import writing
-from tallymark.store.sqlite.journal import entries
-from tallymark.store.sqlite.marks import read_mark, read_marks, set_mark
+from tallymark.store.sqlite.journal import beyond, entries
+from tallymark.store.sqlite.marks import read_folding, read_mark, read_marks, set_folding, set_mark
 from tallymark.store.sqlite.points import add_points, coarser
 from tallymark.store.sqlite.series import SeriesKey, SeriesNumbers
 
-# Deltas decoded at once, as a multiple of the points wanted: entries of a busy while mostly hit the same points.
-GATHER = 16
+# Deltas merged in one fold, about 60 MB: the more batches a fold spans, the fewer times a point is written.
+MOST_DELTAS = 1_000_000
 
 
-def fold(connection: sqlite3.Connection, series: SeriesNumbers, *, most_points: int) -> Folded:
-    """Folds as many whole entries as give at most this many points, but at least one; all zero when none waits.
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What is left to write of the fold that `folded` and `folding` speak of."""
 
-    A fold is one transaction, so a reader finds an entry either in the tail or in the points, never in both or neither.
-    """
-    mark = read_mark(connection, "folded")
-    waiting = _gather(connection, after=mark, most_rows=GATHER * most_points)
-    if not waiting:
-        return Folded()
-    merged = deltas.merge(frame for _, frame in waiting)
-    while merged.height > most_points and len(waiting) > 1:
-        waiting = waiting[: len(waiting) // 2]
+    folded: int
+    folding: Folding | None
+    through: int
+    points: pl.DataFrame
+    """in the order of (meter, series)"""
+    sums: pl.DataFrame
+    """over all series of each meter; they go with the first slice"""
+    deltas: int
+    cut_short: bool
+
+
+class Folder:
+    """Keeps the merged rest of a fold between its slices; one that was lost is merged again."""
+
+    def __init__(self) -> None:
+        self._series = SeriesNumbers()
+        self._rest: _Rest | None = None
+
+    def fold(self, connection: sqlite3.Connection, *, most_points: int) -> Folded:
+        """Writes the next slice: at most about this many points, but at least one series."""
+        rest = self._next(connection)
+        if rest is None:
+            return Folded()
+        points, left = _cut(rest.points, most_points)
+        border = None if left.is_empty() else Folding(rest.through, *points.select("meter", "series").row(-1))
+        written = _numbered(connection, self._series, pl.concat([rest.sums, points]))
+        with writing(connection):
+            if (read_mark(connection, "folded"), read_folding(connection)) != (rest.folded, rest.folding):
+                return Folded()  # another keeper is at it
+            add_points(connection, MINUTE_S, written)
+            _add_to_rolled(connection, written)
+            _widen(connection, written)
+            set_folding(connection, border)
+            if border is None:
+                set_mark(connection, "folded", rest.through)
+        if border is None:
+            self._rest = None
+            return Folded(rest.deltas, written.height, more=rest.cut_short)
+        self._rest = _Rest(rest.folded, border, rest.through, left, rest.sums.clear(), rest.deltas, rest.cut_short)
+        return Folded(0, written.height, more=True)
+
+    def _next(self, connection: sqlite3.Connection) -> _Rest | None:
+        folded, folding = read_mark(connection, "folded"), read_folding(connection)
+        if self._rest is not None and (self._rest.folded, self._rest.folding) == (folded, folding):
+            return self._rest
+        waiting, cut_short = _gather(connection, after=folded, through=folding.through if folding else None)
+        if not waiting:
+            return None
         merged = deltas.merge(frame for _, frame in waiting)
-    points = _numbered(connection, series, _with_sums(merged))
-    with writing(connection):
-        if read_mark(connection, "folded") != mark:
-            return Folded()  # another keeper folded them meanwhile
-        add_points(connection, MINUTE_S, points)
-        _add_to_rolled(connection, points)
-        _widen(connection, points)
-        set_mark(connection, "folded", waiting[-1][0])
-    return Folded(len(waiting), sum(frame.height for _, frame in waiting), points.height)
+        sums = _sums(merged)
+        if folding is not None:
+            merged, sums = merged.filter(beyond(folding)), sums.clear()
+        through = waiting[-1][0]
+        rows = sum(frame.height for _, frame in waiting)
+        return _Rest(folded, folding, through, merged.sort("meter", "series"), sums, rows, cut_short)
 
 
-def _gather(connection: sqlite3.Connection, *, after: int, most_rows: int) -> list[tuple[int, pl.DataFrame]]:
+def _cut(points: pl.DataFrame, most: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The next slice and what is left; all points of a series stay together."""
+    if points.height <= most:
+        return points, points.clear()
+    meter, series = points.select("meter", "series").row(most - 1)
+    end = points.height - points.filter(beyond(Folding(0, meter, series))).height
+    return points[:end], points[end:]
+
+
+def _gather(
+    connection: sqlite3.Connection, *, after: int, through: int | None
+) -> tuple[list[tuple[int, pl.DataFrame]], bool]:
+    """The entries of a fold; True beside them if more were waiting than one fold takes."""
     gathered: list[tuple[int, pl.DataFrame]] = []
     rows = 0
     # Closed by name: a statement left open would hold an old snapshot into the transaction that follows.
-    with closing(entries(connection, after=after)) as waiting:
+    with closing(entries(connection, after=after, through=through)) as waiting:
         for sequence, frame in waiting:
-            if gathered and rows + frame.height > most_rows:
-                break
+            # A fold under way is taken whole, whatever its size: its border was drawn over all of it.
+            if through is None and gathered and rows + frame.height > MOST_DELTAS:
+                return gathered, True
             gathered.append((sequence, frame))
             rows += frame.height
-    return gathered
+    return gathered, False
 
 
-def _with_sums(merged: pl.DataFrame) -> pl.DataFrame:
-    """Adds to each meter the sum over all its series, so that a question without labels reads one series, not all."""
+def _sums(merged: pl.DataFrame) -> pl.DataFrame:
+    """For each meter the sum over all its series, so that a question without labels reads one series, not all."""
     sums = merged.group_by("meter", "bucket_s").agg(deltas.merged())
-    nobody = pl.lit(None, dtype=pl.String).alias("series")
-    return pl.concat([merged, sums.with_columns(nobody).select(merged.columns)])
+    return sums.with_columns(pl.lit(None, dtype=pl.String).alias("series")).select(merged.columns)
 
 
 def _numbered(connection: sqlite3.Connection, series: SeriesNumbers, merged: pl.DataFrame) -> pl.DataFrame:

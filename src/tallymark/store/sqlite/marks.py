@@ -4,7 +4,7 @@ import sqlite3
 from dataclasses import fields
 from typing import Literal
 
-from tallymark.store.model import Marks
+from tallymark.store.model import Folding, Marks
 
 Mark = Literal[
     "revision", "journal_end", "folded", "hours_through", "days_through", "first_s", "last_s", "letter_bytes"
@@ -27,3 +27,15 @@ def set_mark(connection: sqlite3.Connection, name: Mark, value: int) -> None:
 
 def add_to_mark(connection: sqlite3.Connection, name: Mark, amount: int) -> None:
     connection.execute("UPDATE marks SET value = value + ? WHERE name = ?", (amount, name))
+
+
+def read_folding(connection: sqlite3.Connection) -> Folding | None:
+    """The fold under way, if there is one."""
+    row = connection.execute("SELECT through, meter, series FROM folding").fetchone()
+    return None if row is None else Folding(*row)
+
+
+def set_folding(connection: sqlite3.Connection, folding: Folding | None) -> None:
+    connection.execute("DELETE FROM folding")
+    if folding is not None:
+        connection.execute("INSERT INTO folding VALUES (?, ?, ?)", (folding.through, folding.meter, folding.series))

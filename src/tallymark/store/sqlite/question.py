@@ -62,6 +62,11 @@ class Question:
             needed.add(total)
         return frozenset(needed | (wanted & {"min", "max"}))
 
+    @property
+    def reads_sums(self) -> bool:
+        """Whether the sum over all series answers it."""
+        return not self.where and not self.by
+
     def places(self) -> list[tuple[str, int]]:
         """(label, its place in the series) for each label in `by`."""
         return [(label, self.meter.labels.index(label)) for label in self.by]
@@ -97,7 +102,7 @@ class Question:
         meter_id = self.meter.meter_id
         if not self.where:
             # The number of that series rather than its labels: so the index over meters suffices.
-            is_sum = "IS NOT" if self.by else "IS"
+            is_sum = "IS" if self.reads_sums else "IS NOT"
             the_sum = "(SELECT series_id FROM series WHERE meter_id = ? AND labels = ?)"
             return f"series.meter_id = ? AND series.series_id {is_sum} {the_sum}", [meter_id, meter_id, SUM_OF_ALL]
         if set(self.where) == set(self.meter.labels) and prod(map(len, self.where.values())) <= MAX_NAMED_SERIES:

@@ -11,6 +11,7 @@ from tallymark.store.lags import lag_of_all
 from tallymark.store.model import Lag, Ledger, Marks, RegisteredMeter, label_column
 from tallymark.store.sqlite.journal import Tail
 from tallymark.store.sqlite.labels import LabelTables
+from tallymark.store.sqlite.marks import read_folding
 from tallymark.store.sqlite.positions import EVENTS, read_positions
 from tallymark.store.sqlite.question import Question
 
@@ -80,7 +81,13 @@ class SqliteSnapshot:
 
     def _waiting(self, question: Question) -> pl.DataFrame:
         """The part of the answer that is still in the journal."""
-        tail = self._tail.read(self._connection, folded=self.marks.folded, end=self.marks.journal_end)
+        tail = self._tail.waiting(
+            self._connection,
+            folded=self.marks.folded,
+            folding=read_folding(self._connection),
+            end=self.marks.journal_end,
+            sums=question.reads_sums,
+        )
         is_asked = (
             (pl.col("meter") == question.meter.meter_id)
             & (pl.col("bucket_s") >= question.start_s)
@@ -95,7 +102,7 @@ class SqliteSnapshot:
         for name, kind in _AGGREGATE_TYPES.items():
             left_out = pl.lit(0 if name == "n_value" else None, dtype=kind).alias(name)
             columns.append(pl.col(name) if name in question.computed else left_out)
-        return tail.lazy().filter(is_asked).select(columns).collect()
+        return pl.concat([part.lazy().filter(is_asked).select(columns) for part in tail]).collect()
 
 
 def _combined(question: Question, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -12,12 +12,12 @@ import polars as pl
 from tallymark.meters.model import Meter
 from tallymark.store.model import DeadLetter, Folded, LiveMeters, Marks, Pruned, RegisteredMeter, Stretch, StretchResult
 from tallymark.store.sqlite import connection as connections
-from tallymark.store.sqlite import fold, journal, letters, positions, roll, schema, upkeep
+from tallymark.store.sqlite import journal, letters, positions, roll, schema, upkeep
+from tallymark.store.sqlite.fold import Folder
 from tallymark.store.sqlite.labels import LabelTables
 from tallymark.store.sqlite.marks import read_mark, read_marks
 from tallymark.store.sqlite.reading import SqliteSnapshot
 from tallymark.store.sqlite.registry import SqliteRegistry
-from tallymark.store.sqlite.series import SeriesNumbers
 from tallymark.store.sqlite.sink import SqliteSink
 
 
@@ -30,7 +30,7 @@ class SqliteStore:
         self._connections = connections.Connections(path, connect)
         self._registry = SqliteRegistry(self._connections)
         self._sink = SqliteSink(self._connections)
-        self._series = SeriesNumbers()
+        self._folder = Folder()
         self._tail = journal.Tail()
         self._labels = LabelTables()
         schema.prepare(self._connections.mine())
@@ -109,7 +109,7 @@ class SqliteStore:
         return read_marks(self._connection)
 
     def fold(self, *, most_points: int) -> Folded:
-        return fold.fold(self._connection, self._series, most_points=most_points)
+        return self._folder.fold(self._connection, most_points=most_points)
 
     def roll(self, *, now_ms: int, delay_s: int, slice_series: int) -> bool:
         return roll.roll(self._connection, now_s=now_ms // 1000, delay_s=delay_s, slice_series=slice_series)
