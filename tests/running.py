@@ -185,12 +185,19 @@ class Running:
             transport.close()
         return answer.status, answer.json()
 
+    def text(self, path: str) -> str:
+        """The body of an answer, as it is."""
+        transport = HttpTransport(self.url)
+        try:
+            answer = transport.exchange(Request("GET", path))
+        finally:
+            transport.close()
+        assert answer.status == 200, f"GET {path} was answered {answer.status} {answer.body!r}"
+        return answer.body.decode()
+
     def metric(self, name: str) -> float:
         """One number without labels, as Prometheus would read it."""
-        transport = HttpTransport(self.url)
-        answer = transport.exchange(Request("GET", "/metrics"))
-        transport.close()
-        (line,) = (line for line in answer.body.decode().splitlines() if line.startswith(f"{name} "))
+        (line,) = (line for line in self.text("/metrics").splitlines() if line.startswith(f"{name} "))
         return float(line.split()[1])
 
     def put_meter(self, **definition: Any) -> None:

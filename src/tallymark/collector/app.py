@@ -17,7 +17,7 @@ from tallymark.http import JSON_HEADERS, Problem, Scope
 
 METRICS_HEADERS = [("content-type", "text/plain; version=0.0.4; charset=utf-8")]
 # What `POST /v1/events` can answer; each counter exists before it is needed.
-STATUSES = (200, 202, 400, 405, 408, 413, 415, 422, 429, 500, 503)
+STATUSES = (200, 202, 400, 403, 405, 408, 413, 415, 422, 429, 500, 503)
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,14 @@ class Origins:
             ("access-control-expose-headers", "retry-after"),
             ("vary", "origin"),
         ]
+
+    def allows(self, origin: str, host: str | None) -> bool:
+        """Whether a page from there may send: a listed one, or our own.
+
+        Browsers send simple requests across origins without asking first: without this check any page a person
+        visits could write into the Tallymark on their machine.
+        """
+        return bool(self._allowed & {"*", origin}) or origin.partition("://")[2] == host
 
     def preflight(self, origin: str | None) -> list[tuple[str, str]]:
         allowed = self.headers(origin)
@@ -86,6 +94,12 @@ class App:
             return
         shared = self._origins.headers(origin) if origin is not None else []
         try:
+            if origin is not None and not self._origins.allows(origin, scope.headers.get("host")):
+                raise Problem(
+                    403,
+                    "foreign_origin",
+                    f"pages from {origin[:100]} may not send events; list it in collector.cors_origins",
+                )
             if scope.method != "POST":
                 raise Problem(
                     405, "wrong_method", f"{scope.method} /v1/events; use POST", headers={"allow": "POST, OPTIONS"}

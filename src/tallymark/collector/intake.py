@@ -21,8 +21,8 @@ from tallymark.events.ids import MAX_IDEMPOTENCY_KEY_CHARS
 from tallymark.events.validation import Accepted, Refusal, in_bulk, one_by_one
 from tallymark.http import Problem, Scope
 
-JSON_TYPES = {"application/json", "text/json", "text/plain", ""}
-"""`text/plain` is what a browser's sendBeacon may send across origins without asking first"""
+JSON_TYPES = {"application/json", "text/json", "text/plain", "application/x-www-form-urlencoded", ""}
+"""`text/plain` is what a browser's sendBeacon sends, the form's type is what `curl -d` says unless told otherwise"""
 LINE_TYPES = {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}
 PARAMETERS = ("wait", "timeout")
 QUICKLY_JUDGED_BYTES = 16_384

@@ -40,6 +40,7 @@ def test_accepted_means_that_it_is_in_the_log(collector: Any) -> None:
             {"content_type": "application/x-ndjson"},
         ),
         (" \n" + json.dumps(EVENT), {"content_type": "text/plain;charset=UTF-8"}),
+        (json.dumps(EVENT), {"content_type": "application/x-www-form-urlencoded"}),
     ],
 )
 def test_all_shapes_of_a_body_are_taken(collector: Any, body: str, headers: dict[str, str]) -> None:
@@ -268,7 +269,9 @@ def test_origins_that_are_configured_may_send_from_a_browser(make: Any) -> None:
     collector = make(cors_origins="https://a.example")
     allowed = collector.post(EVENT, origin="https://a.example")
     assert allowed.headers["access-control-allow-origin"] == "https://a.example"
-    assert "access-control-allow-origin" not in collector.post(EVENT, origin="https://b.example").headers
+    foreign = collector.post(EVENT, origin="https://b.example")
+    assert (foreign.status, "access-control-allow-origin" in foreign.headers) == (403, False)
+    assert len(collector.events()) == 1
     refused = collector.post(b"", origin="https://a.example")
     assert (refused.status, refused.headers["access-control-allow-origin"]) == (400, "https://a.example")
     preflight = collector.request("OPTIONS", "/v1/events", origin="https://a.example")

@@ -117,7 +117,9 @@ class FakeSnapshot:
         frame = pl.concat([deltas.empty(), *(frame for _, frame in self._store.journal)])
         frame = frame.filter(pl.col("meter") == meter.meter_id)
         parts = pl.col("series").str.split("\0")
-        frame = frame.with_columns(parts.list.get(place).alias(label_column(label)) for place, label in enumerate(meter.labels))
+        frame = frame.with_columns(
+            parts.list.get(place).alias(label_column(label)) for place, label in enumerate(meter.labels)
+        )
         for label, wanted in where.items():
             frame = frame.filter(pl.col(label_column(label)).is_in(list(wanted)))
         frame = frame.filter(pl.col("bucket_s") >= (start_s or 0), pl.col("bucket_s") < (end_s or 1 << 60))
