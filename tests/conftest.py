@@ -1,13 +1,14 @@
 """What several kinds of tests build with: events, records, and waiting for a condition."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from datetime import datetime
 from typing import Any
 
 import msgspec
 import pytest
 
+from running import Running
 from tallymark.events import columns, frame
 from tallymark.events.bodies import Delivery
 from tallymark.events.clocks import Clocks
@@ -79,3 +80,15 @@ class Build:
 @pytest.fixture(scope="session")
 def build() -> type[Build]:
     return Build
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure of a test with a real Tallymark shows what that printed and logged."""
+    report = yield
+    if report.failed:
+        for value in getattr(item, "funcargs", {}).values():
+            running = getattr(value, "running", value)
+            if isinstance(running, Running):
+                report.sections.append(("Tallymark", running.describe()))
+    return report

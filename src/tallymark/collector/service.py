@@ -171,7 +171,7 @@ def _applied(settings: Settings, events: LogWriter) -> Callable[[], Mapping[int,
     def applied() -> Callable[[str], Mapping[int, int]]:
         from tallymark.store import open_sink
 
-        return open_sink(settings).applied
+        return open_sink(settings.store_file).applied
 
     return lambda: applied()(events.identity)
 

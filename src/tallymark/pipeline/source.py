@@ -11,21 +11,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from tallymark.log.address import LogAddress
 from tallymark.log.protocol import LogReader
-from tallymark.pipeline.history import LogHistory
-from tallymark.store.model import LiveMeters, Stretch, StretchResult
+from tallymark.store import open_registry, open_sink
+from tallymark.store.model import LiveMeters, Stretch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tallymark.store.sqlite.registry import SqliteRegistry
+    from tallymark.store.sqlite.sink import SqliteSink
 
 NAME = "tallymark"
 SCHEMA = "partition int, first bigint, next bigint, result binary"
-_FIELDS: list[Any] = [("partition", pa.int32()), ("first", pa.int64()), ("next", pa.int64()), ("result", pa.binary())]
-ARROW_SCHEMA = pa.schema(_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class StretchStream(DataSourceStreamReader):  # type: ignore[misc]
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:
         start = start or self.initialOffset()
-        log = _reader(self._plan.log)
+        log = open_log(self._plan.log)
         share = max(1, len(start))
         return _as_offset(
             {
@@ -121,8 +123,8 @@ class StretchStream(DataSourceStreamReader):  # type: ignore[misc]
                 stretches.append(Stretch(int(partition), first, end[partition]))
         return tasks(self._plan, stretches)
 
-    def read(self, task: Task) -> Iterator[pa.RecordBatch]:
-        yield count_task(task)
+    def read(self, task: Task) -> "Iterator[pa.RecordBatch]":
+        yield _count(task)
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to do: the sink's transaction was the commit."""
@@ -137,71 +139,45 @@ class GivenStretches(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[Task]:
         return tasks(self._plan, self._plan.stretches)
 
-    def read(self, task: Task) -> Iterator[pa.RecordBatch]:
-        yield count_task(task)
+    def read(self, task: Task) -> "Iterator[pa.RecordBatch]":
+        yield _count(task)
 
 
 def next_offsets(plan: Plan) -> dict[int, int]:
     """The first offset of each partition that the store has not applied."""
-    log, store = _reader(plan.log), _store(plan.store_file)
-    applied = store.applied(log.identity)
+    log = open_log(plan.log)
+    applied = _sink(plan.store_file).applied(log.identity)
     return {partition: applied.get(partition, at.first) for partition, at in log.positions().items()}
 
 
 def tasks(plan: Plan, stretches: Sequence[Stretch]) -> list[Task]:
-    store = _store(plan.store_file)
-    live = store.live_meters()
+    sink, live = _sink(plan.store_file), _registry(plan.store_file).live_meters()
     bare = replace(plan, stretches=())
-    return [Task(stretch, bare, live, frozenset(store.buried(stretch.partition))) for stretch in stretches]
+    return [Task(stretch, bare, live, frozenset(sink.buried(stretch.partition))) for stretch in stretches]
 
 
-def count_task(task: Task) -> pa.RecordBatch:
-    """Runs in a Python worker of Spark: one row with the stretch's result."""
-    from tallymark.pipeline.claims import Claims
-    from tallymark.pipeline.count import count
-    from tallymark.store import deltas
+def _count(task: Task) -> "pa.RecordBatch":
+    # Here, not above: Spark imports this module in several processes that only plan, and Polars is 60 MB in each.
+    from tallymark.pipeline.task import count_task
 
-    stretch, plan = task.stretch, task.plan
-    log = _reader(plan.log)
-    history = LogHistory(log, stretch.partition, skip=task.skip)
-    claims = Claims(
-        Path(plan.claims_folder),
-        stretch.partition,
-        start=stretch.start,
-        end=stretch.end,
-        horizon_ms=plan.horizon_ms,
-        history=history,
-    )
-    with claims:
-        counted = count(log.read(stretch.partition, stretch.start, stretch.end), claims=claims, meters=task.live.meters)
-    result = StretchResult(
-        stretch=stretch,
-        log_identity=log.identity,
-        meters_revision=task.live.revision,
-        meter_ids=tuple(meter.meter_id for meter in task.live.meters),
-        deltas=deltas.encode(counted.deltas) if counted.deltas.height else b"",
-        ledger=counted.ledger,
-        received=counted.received,
-        dead=counted.dead,
-        broken=counted.broken,
-    )
-    return pa.record_batch(
-        [[stretch.partition], [stretch.start], [stretch.end], [msgspec.msgpack.encode(result)]], schema=ARROW_SCHEMA
-    )
+    return count_task(task)
 
 
 def _as_offset(positions: dict[int, int]) -> dict[str, int]:
     return {str(partition): positions[partition] for partition in sorted(positions)}
 
 
-# One open log and store per process: Spark's Python workers are reused from batch to batch.
+# One of each per process: Spark's Python workers are reused from batch to batch.
 @lru_cache(maxsize=4)
-def _reader(address: LogAddress) -> LogReader:
+def open_log(address: LogAddress) -> LogReader:
     return address.open_reader()
 
 
 @lru_cache(maxsize=4)
-def _store(path: str) -> Any:
-    from tallymark.store import open_file
+def _sink(path: str) -> "SqliteSink":
+    return open_sink(Path(path))
 
-    return open_file(Path(path))
+
+@lru_cache(maxsize=4)
+def _registry(path: str) -> "SqliteRegistry":
+    return open_registry(Path(path))

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 from tallymark.settings import Settings
 
 if TYPE_CHECKING:
+    from tallymark.store.sqlite.connection import Connections
+    from tallymark.store.sqlite.registry import SqliteRegistry
     from tallymark.store.sqlite.sink import SqliteSink
     from tallymark.store.sqlite.store import SqliteStore
 
-__all__ = ["open_file", "open_sink", "open_store"]
+__all__ = ["open_file", "open_registry", "open_sink", "open_store"]
 
 
 def open_store(settings: Settings) -> "SqliteStore":
@@ -25,12 +27,24 @@ def open_file(path: Path) -> "SqliteStore":
     return SqliteStore(path)
 
 
-def open_sink(settings: Settings) -> "SqliteSink":
-    """Only the applied positions and what moves them: for a collector, which has no Polars."""
-    from tallymark.store.sqlite import connection, schema
+def open_sink(path: Path) -> "SqliteSink":
+    """Only the applied positions and what moves them, without Polars."""
     from tallymark.store.sqlite.sink import SqliteSink
 
-    settings.store_file.parent.mkdir(parents=True, exist_ok=True)
-    connections = connection.Connections(settings.store_file, connection.connect)
+    return SqliteSink(_connections(path))
+
+
+def open_registry(path: Path) -> "SqliteRegistry":
+    """Only the meters, without Polars."""
+    from tallymark.store.sqlite.registry import SqliteRegistry
+
+    return SqliteRegistry(_connections(path))
+
+
+def _connections(path: Path) -> "Connections":
+    from tallymark.store.sqlite import connection, schema
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connections = connection.Connections(path, connection.connect)
     schema.prepare(connections.mine())
-    return SqliteSink(connections)
+    return connections
