@@ -73,6 +73,9 @@ class MemoryLog:
                 return record.offset
         return len(self._records[partition])
 
+    def events_in(self, partition: int, start: int, end: int) -> int:
+        return sum(record.events for record in self._records[partition][start:end])
+
     def append_ms(self, partition: int, offset: int) -> int:
         return self._records[partition][offset].append_ms
 

@@ -77,7 +77,7 @@ class Path:
 
     def wait_for(self, accepted: int) -> None:
         self.build.wait_until(
-            lambda: self.ledger().accepted >= accepted or self.errors, what=f"{accepted} events applied"
+            lambda: self.ledger().accepted >= accepted or self.errors, seconds=180, what=f"{accepted} events applied"
         )
         assert not self.errors, self.errors
 

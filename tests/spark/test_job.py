@@ -154,3 +154,19 @@ def test_another_log_under_the_same_store_is_refused(path, build):
     path.writer = logs.open_writer(path.settings, "events")
     with pytest.raises(WrongLog):
         path.job().prepare()
+
+
+def test_a_record_damaged_on_disk_is_reported_with_its_events_and_the_others_are_counted(path, build):
+    for start in range(0, 8, 2):
+        path.append(views(build, range(start, start + 2)))
+    (segment,) = (path.settings.log_folder / "events").glob("*0/*.seg")
+    _, content = build.payload(views(build, range(4, 6)))
+    damaged = bytearray(segment.read_bytes())
+    damaged[damaged.index(content) + len(content) // 2] ^= 0xFF
+    segment.write_bytes(damaged)
+    path.start()
+    path.wait_for(8)
+    assert path.total() == 6
+    ((_, letter),) = path.store.dead_letters()
+    assert (letter.reason, letter.partition, letter.offset, letter.events) == ("damaged", 0, 2, 2)
+    assert path.ledger().missing == 0

@@ -4,7 +4,7 @@ import argparse
 import importlib
 from functools import partial
 
-from tallymark.commands.command import Command
+from tallymark.commands.command import Command, CommandFailed
 from tallymark.commands.configuration import add_settings, read_settings
 
 SERVES = ("collector", "query")
@@ -16,8 +16,13 @@ def _arguments(parser: argparse.ArgumentParser, *, role: str) -> None:
 
 def _run(arguments: argparse.Namespace, *, role: str) -> int:
     settings = read_settings(arguments, section=role)
+    from tallymark.log.protocol import LogError
+
     service = importlib.import_module(f"tallymark.{role}.service")
-    return int(service.run(settings))
+    try:
+        return int(service.run(settings))
+    except LogError as error:
+        raise CommandFailed(str(error)) from error
 
 
 def _command(role: str, summary: str) -> Command:

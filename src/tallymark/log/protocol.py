@@ -125,6 +125,10 @@ class LogReader(Protocol):
         """Where a stretch from `start` ends that stays within both limits (but has a record if there is one)."""
         ...
 
+    def events_in(self, partition: int, start: int, end: int) -> int:
+        """How many events these records hold, also where a record itself can no longer be read."""
+        ...
+
     def append_ms(self, partition: int, offset: int) -> int:
         """When the record at `offset` was appended."""
         ...

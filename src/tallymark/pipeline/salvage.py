@@ -58,6 +58,7 @@ def burial(stretch: Stretch, error: Exception, log: LogReader) -> StretchResult:
         events, raw, at_ms = record.events, record.payload, record.append_ms
     except LogError as damage:
         reason, error = "damaged", damage
+        events = log.events_in(stretch.partition, stretch.start, stretch.end)
     letter = DeadLetter(
         hop="pipeline",
         reason=reason,

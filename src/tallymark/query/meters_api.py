@@ -82,12 +82,12 @@ def _definition(name: str, body: bytes) -> Any:
 def _note(before: RegisteredMeter | None, after: RegisteredMeter) -> str:
     name = after.meter.name
     if before is None:
-        return f"{name} counts from now on; `tallymark meters backfill {name}` adds what is archived from before"
+        return f"{name} counts from now on; counting the past too (`meters backfill {name}`) comes with the archive"
     if before.version == after.version:
         return "nothing changed"
     return (
         f"version {after.version} counts from now on, and answers are of it alone; "
-        f"`tallymark meters recount {name}` counts again what is archived from before"
+        f"counting the past again (`meters recount {name}`) comes with the archive"
     )
 
 

@@ -271,7 +271,9 @@ def test_origins_that_are_configured_may_send_from_a_browser(make: Any) -> None:
     assert allowed.headers["access-control-allow-origin"] == "https://a.example"
     foreign = collector.post(EVENT, origin="https://b.example")
     assert (foreign.status, "access-control-allow-origin" in foreign.headers) == (403, False)
-    assert len(collector.events()) == 1
+    assert collector.post(EVENT, origin="http://rebound.example", host="rebound.example").status == 403
+    assert collector.post(EVENT, origin="http://localhost:8080", host="localhost:8080").status == 202
+    assert len(collector.events()) == 2
     refused = collector.post(b"", origin="https://a.example")
     assert (refused.status, refused.headers["access-control-allow-origin"]) == (400, "https://a.example")
     preflight = collector.request("OPTIONS", "/v1/events", origin="https://a.example")

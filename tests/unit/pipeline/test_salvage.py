@@ -51,8 +51,11 @@ def test_a_record_that_cannot_even_be_read_is_buried_as_damaged():
         def read(self, partition, start, end):
             raise LogDamaged("segment 0, offset 2: checksum differs")
 
-    (letter,) = burial(Stretch(0, 2, 3), RuntimeError("task failed"), Damaged(1)).dead
-    assert (letter.reason, letter.raw) == ("damaged", b"")
+    log = Damaged(1)
+    log.append([Outgoing(0, b"payload", 3) for _ in range(4)])
+    (letter,) = burial(Stretch(0, 2, 3), RuntimeError("task failed"), log).dead
+    # The index still knows how many events are lost with it.
+    assert (letter.reason, letter.raw, letter.events) == ("damaged", b"", 3)
     assert "checksum differs" in letter.detail
 
 

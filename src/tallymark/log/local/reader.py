@@ -49,6 +49,10 @@ class LocalLogReader:
         """Where a stretch from `start` ends that stays within both limits (but has a record if there is one)."""
         return self._partitions[partition].bounded_end(start, max_events=max_events, max_bytes=max_bytes)
 
+    def events_in(self, partition: int, start: int, end: int) -> int:
+        """How many events these records hold, also where a record itself can no longer be read."""
+        return self._partitions[partition].events_in(start, end)
+
     def append_ms(self, partition: int, offset: int) -> int:
         """When the record at `offset` was appended."""
         return self._partitions[partition].append_ms(offset)
@@ -113,6 +117,14 @@ class PartitionReader:
                 begin += fits
                 size = int(sizes[-1])
         return synced
+
+    def events_in(self, start: int, end: int) -> int:
+        self._check(start, end)
+        return sum(
+            int(entries["events"].sum())
+            for segment, begin, stop in self._stretches(start, end)
+            for entries in segment.entries(begin, stop)
+        )
 
     def append_ms(self, offset: int) -> int:
         self._check(offset, offset + 1)
