@@ -1,14 +1,20 @@
-"""What the HTTP services share: the server, and the one shape of errors (RFC 9457)."""
+"""What the HTTP services share: the server, who may call it, and the one shape of errors (RFC 9457)."""
 
 import asyncio
+import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
 JSON_HEADERS = [("content-type", "application/json")]
 PROBLEM_HEADERS = [("content-type", "application/problem+json")]
+CHANGES_NOTHING = ("GET", "HEAD", "OPTIONS")
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d*)?", re.IGNORECASE)
 
 
 class Scope(Protocol):
@@ -44,6 +50,51 @@ class Problem(Exception):
                 **self.extra,
             }
         )
+
+
+class Callers:
+    """Who may call, as long as there are no API keys: whoever is on this machine, but no foreign page in its browser.
+
+    A page can make its own name lead to 127.0.0.1 (DNS rebinding) and then reads our answers as its own: so the name it
+    asks for must be ours. And browsers send simple requests across origins without asking first: so the origin of what
+    changes something must be ours, or listed.
+    """
+
+    def __init__(self, *, hosts: Iterable[str], origins: Iterable[str]) -> None:
+        self._hosts = {host.lower() for host in hosts}
+        self._origins = set(origins)
+
+    def check(self, scope: Scope) -> None:
+        """Raises the Problem that a foreign caller is answered with."""
+        host: str | None = scope.headers.get("host")
+        if host is not None and not self._is_ours(host):
+            raise Problem(
+                421,
+                "wrong_host",
+                f"this is not {host[:100]!r}; call it by a loopback address, or list the name in collector.hosts",
+            )
+        origin: str | None = scope.headers.get("origin")
+        if origin is None or scope.method in CHANGES_NOTHING or self._origins & {"*", origin}:
+            return
+        if origin.partition("://")[2] != host:
+            raise Problem(
+                403,
+                "foreign_origin",
+                f"pages from {origin[:100]!r} may not send anything here; list the origin in collector.cors_origins",
+            )
+
+    def _is_ours(self, host: str) -> bool:
+        found = _HOST.fullmatch(host)
+        name = found[1].strip("[]").lower() if found else ""
+        return is_loopback(name) or name in self._hosts
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this name or address leads to this machine and nowhere else."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 async def serve(
@@ -85,8 +136,9 @@ async def serve(
 
 def free_port(host: str = "127.0.0.1") -> int:
     """A port nobody uses at this moment."""
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind((host, 0))
+    with socket.create_server((host, 0), family=family(host)) as probe:
         return int(probe.getsockname()[1])
+
+
+def family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

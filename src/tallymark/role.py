@@ -1,5 +1,6 @@
 """One running role (collector, pipeline, keeper, query): its signals, its place in the run folder, its log file."""
 
+import fcntl
 import json
 import logging
 import os
@@ -15,6 +16,12 @@ from tallymark.settings import Settings
 
 METRICS_INTERVAL_S = 2.0
 
+logger = logging.getLogger(__name__)
+
+
+class RoleBusy(Exception):
+    """Another process plays this role on this data folder."""
+
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` so that a reader sees the old or the new content, never a part."""
@@ -28,16 +35,23 @@ class Role:
     """`with Role(settings, "keeper") as role:` and then work until `role.stopping` is set.
 
     It is set by SIGTERM and SIGINT and, under `tallymark up`, when the parent is gone (end of standard input).
+    One process plays a role on a data folder; a second one gets RoleBusy.
     """
 
     def __init__(self, settings: Settings, name: str) -> None:
         self.name = name
         self.stopping = threading.Event()
         self._callbacks: list[Any] = []
+        self._folder = settings.folder
+        self._lock = -1
+        self._publishing: threading.Thread | None = None
         self._place = settings.run_folder / f"{name}.json"
         self._metrics = settings.run_folder / f"{name}.prom"
 
     def __enter__(self) -> "Role":
+        self._take_lock()
+        # Whoever holds the lock owns these files: what is there now was left by a process that was killed.
+        self._remove_files()
         logging.basicConfig(
             level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr, force=True
         )
@@ -49,6 +63,25 @@ class Role:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stopping.set()
+        if self._publishing is not None:
+            self._publishing.join(METRICS_INTERVAL_S)
+        self._remove_files()
+        os.close(self._lock)
+
+    def _take_lock(self) -> None:
+        self._place.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            who = f" (pid {pid})" if (pid := _announced_pid(self._place)) else ""
+            raise RoleBusy(
+                f"{self.name} already runs on {self._folder}{who}; stop it, or choose another folder with --data"
+            ) from None
+
+    def _remove_files(self) -> None:
         self._place.unlink(missing_ok=True)
         self._metrics.unlink(missing_ok=True)
 
@@ -75,13 +108,21 @@ class Role:
 
     def publish_metrics(self) -> None:
         """Keep this process' metrics in the run folder, where the public port finds them."""
-        threading.Thread(target=self._publish, name="metrics", daemon=True).start()
+        self._publishing = threading.Thread(target=self._publish, name="metrics", daemon=True)
+        self._publishing.start()
 
     def _publish(self) -> None:
         from tallymark import telemetry
 
+        failing = False
         while True:
-            write_atomically(self._metrics, telemetry.exposition())
+            try:
+                write_atomically(self._metrics, telemetry.exposition())
+                failing = False
+            except OSError as error:  # a full disk: it may have room again
+                if not failing:
+                    logger.warning("%s is not written any more: %s", self._metrics, error)
+                failing = True
             if self.stopping.wait(METRICS_INTERVAL_S):
                 return
 
@@ -90,3 +131,10 @@ class Role:
         while os.read(0, 4096):
             pass
         self.stop()
+
+
+def _announced_pid(place: Path) -> int | None:
+    try:
+        return int(json.loads(place.read_bytes())["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

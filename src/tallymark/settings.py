@@ -36,6 +36,9 @@ class EventsSettings:
 class CollectorSettings:
     host: str = setting("127.0.0.1", "address to serve on; until API keys exist only loopback is allowed")
     port: int = setting(8080, "port to serve on")
+    hosts: list[str] = setting(  # noqa: RUF009
+        [], "further host names, without port, that this service may be called by, besides loopback ones"
+    )
     max_body_bytes: int = setting(4_000_000, "largest request body, as sent")
     max_inflated_bytes: int = setting(16_000_000, "largest request body after decompression")
     max_request_events: int = setting(10_000, "most events in one request")
@@ -276,7 +279,8 @@ _RANGES: dict[str, tuple[float, float]] = {
     "collector.max_pending_bytes": _POSITIVE,
     "log.partitions": (1, 1024),
     "log.segment_bytes": (4096, math.inf),
-    "pipeline.horizon_s": _POSITIVE,
+    # Append times in claim tables are 32 bits of milliseconds: beyond 24 days they could wrap.
+    "pipeline.horizon_s": (1, 20 * 86_400),
     "pipeline.max_batch_events": _POSITIVE,
     "pipeline.max_batch_bytes": _POSITIVE,
     "keeper.fold_interval_s": _SOME_TIME,

@@ -24,11 +24,15 @@ def until(condition: Callable[[], _Result], what: str, *, deadline_s: float = 20
 
 
 class MemoryLog:
-    """A log in memory, writer and reader at once; `refusing` says which partitions take nothing now, and why."""
+    """A log in memory, writer and reader at once.
+
+    `refusing` says which partitions take nothing now, and why; `unsynced`, how many records are written, not durable.
+    """
 
     def __init__(self, partitions: int = 2, *, clock: Callable[[], int] = lambda: 0) -> None:
         self.identity = "memory"
         self.refusing: dict[int, str] = {}
+        self.unsynced: dict[int, int] = {}
         self.appends = 0
         self.closed = False
         self._clock = clock
@@ -51,10 +55,11 @@ class MemoryLog:
         return Appended(frame.partition, offset, now)
 
     def positions(self) -> dict[int, Positions]:
-        return {
-            number: Positions(0, len(records), len(records), sum(record.events for record in records))
-            for number, records in enumerate(self._records)
-        }
+        standings = {}
+        for number, records in enumerate(self._records):
+            synced = len(records) - self.unsynced.get(number, 0)
+            standings[number] = Positions(0, synced, len(records), sum(record.events for record in records[:synced]))
+        return standings
 
     def sealed(self) -> dict[int, str]:
         return {}

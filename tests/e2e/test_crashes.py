@@ -22,6 +22,7 @@ KILLS = {"collector": 4, "keeper": 4, "query": 3, "worker": 4, "jvm": 2, "pipeli
 # The store is copied this early, so that going back to the copy means counting nearly everything again.
 COPY_AFTER = 4_000
 SMALL_BATCH = 4_000
+CLAIM_FILES = (".claims", ".side")
 
 pytestmark = pytest.mark.timeout(1_500)
 
@@ -37,6 +38,15 @@ class Survivor:
     def check(self) -> None:
         self.load.check()
         assert self.running.status()["counted"] == self.load.distinct
+
+    def stop(self) -> list[Path]:
+        """Everything counted, then stopped; returns the claim files, which by then hold every id."""
+        self.running.settled()
+        self.running.stop()
+        files = sorted(path for path in (self.running.data / "claims").iterdir() if path.suffix in CLAIM_FILES)
+        assert len(files) == 4, "a table and a side file for each of two partitions"
+        assert all(any(file.read_bytes()[4096:]) for file in files if file.suffix == ".claims")
+        return files
 
     def resend(self, *, seed: int) -> None:
         """Events that were acknowledged long ago come again, with their old ids; none of them counts."""
@@ -94,7 +104,7 @@ def test_every_acknowledged_event_is_counted_once_through_all_the_kills(survivor
 
 
 def test_sparks_scratch_folder_may_be_deleted(survivor):
-    survivor.running.stop()
+    survivor.stop()
     shutil.rmtree(survivor.running.data / "scratch")
     survivor.running.start()
     survivor.resend(seed=1)
@@ -102,7 +112,7 @@ def test_sparks_scratch_folder_may_be_deleted(survivor):
 
 
 def test_the_claim_files_may_be_deleted(survivor):
-    survivor.running.stop()
+    survivor.stop()
     shutil.rmtree(survivor.running.data / "claims")
     survivor.running.start()
     survivor.resend(seed=2)
@@ -110,10 +120,7 @@ def test_the_claim_files_may_be_deleted(survivor):
 
 
 def test_damaged_claim_files_are_noticed(survivor):
-    survivor.running.stop()
-    files = [file for file in (survivor.running.data / "claims").iterdir() if file.suffix in (".claims", ".side")]
-    assert len(files) == 4
-    for file in files:
+    for file in survivor.stop():
         flip_bytes(file)
     survivor.running.start()
     survivor.resend(seed=3)
@@ -123,7 +130,7 @@ def test_damaged_claim_files_are_noticed(survivor):
 def test_other_cuts_and_kills_in_the_middle_of_them_give_the_same_counts(survivor):
     """Nearly all is counted again, in small batches, and Spark is hit while it does nothing but count."""
     running, chance = survivor.running, random.Random(SEED)
-    running.stop()
+    survivor.stop()
     running.put_back_store(survivor.store_copy)
     running.settings["pipeline.max_batch_events"] = SMALL_BATCH
     running.start()

@@ -1,11 +1,18 @@
 """A role as a process: it announces itself, and stops when asked or when its parent is gone."""
 
 import json
+import logging
 import signal
 import subprocess
 import sys
 
 import pytest
+
+from tallymark import role as roles
+from tallymark.cli import main
+from tallymark.role import Role
+from tallymark.settings import Settings
+from tallymark.testing import until
 
 SCRIPT = """
 import sys
@@ -13,6 +20,7 @@ from tallymark.role import Role
 from tallymark.settings import Settings
 with Role(Settings(data=sys.argv[1]), "keeper") as role:
     role.announce("127.0.0.1:1")
+    role.publish_metrics()
     print("ready", flush=True)
     assert role.stopping.wait(30)
 print("stopped", flush=True)
@@ -50,3 +58,57 @@ def test_the_end_of_its_parent_ends_it(role):
     role.stdin.close()
     assert role.wait(10) == 0
     assert role.stdout.read() == "stopped\n"
+
+
+@pytest.fixture
+def own_process():
+    """A role owns the signals and the log of its process: a test that plays one gives them back."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    loggers = list(logging.getLogger().handlers)
+    yield
+    logging.getLogger().handlers[:] = loggers
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_a_second_one_on_the_same_folder_is_refused_and_takes_nothing_from_the_first(role, tmp_path, capsys):
+    metrics = until(lambda: list((tmp_path / "run").glob("*.prom")), "the metrics of the first")
+    assert main(["keeper", "--data", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert f"keeper already runs on {tmp_path} (pid {role.pid})" in told
+    assert json.loads((tmp_path / "run" / "keeper.json").read_text())["pid"] == role.pid
+    assert all(file.exists() for file in metrics)
+
+
+@pytest.mark.usefixtures("own_process")
+def test_one_can_follow_another_that_was_killed(role, tmp_path):
+    role.kill()
+    role.wait()
+    with Role(Settings(data=str(tmp_path)), "keeper"):
+        # What the killed one left behind is not believed any more.
+        assert not (tmp_path / "run" / "keeper.json").exists()
+        assert not (tmp_path / "run" / "keeper.prom").exists()
+
+
+@pytest.mark.usefixtures("own_process")
+def test_a_full_disk_is_told_once_and_does_not_end_the_metrics(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(roles, "METRICS_INTERVAL_S", 0.01)
+    metrics = tmp_path / "run" / "keeper.prom"
+    with Role(Settings(data=str(tmp_path)), "keeper") as role:
+        tries = []
+
+        def write(path, content, write=roles.write_atomically):
+            tries.append(path)
+            if len(tries) < 5:
+                raise OSError(28, "No space left on device")
+            write(path, content)
+
+        monkeypatch.setattr(roles, "write_atomically", write)
+        logging.getLogger().addHandler(caplog.handler)
+        role.publish_metrics()
+        until(metrics.exists, "the metrics after the disk has room again")
+    assert [record.getMessage() for record in caplog.records].count(
+        f"{metrics} is not written any more: [Errno 28] No space left on device"
+    ) == 1
+    assert not metrics.exists()

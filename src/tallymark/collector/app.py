@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -14,11 +13,11 @@ from tallymark.collector.body import ClientGone, Reader
 from tallymark.collector.forward import Forwarder
 from tallymark.collector.intake import Intake
 from tallymark.collector.pressure import Budget, Holding
-from tallymark.http import JSON_HEADERS, Problem, Scope
+from tallymark.http import JSON_HEADERS, Callers, Problem, Scope
 
 METRICS_HEADERS = [("content-type", "text/plain; version=0.0.4; charset=utf-8")]
 # What `POST /v1/events` can answer; each counter exists before it is needed.
-STATUSES = (200, 202, 400, 403, 405, 408, 413, 415, 422, 429, 500, 503)
+STATUSES = (200, 202, 400, 403, 405, 408, 413, 415, 421, 422, 429, 500, 503)
 
 logger = logging.getLogger(__name__)
 
@@ -37,17 +36,6 @@ class Origins:
             ("access-control-expose-headers", "retry-after"),
             ("vary", "origin"),
         ]
-
-    def allows(self, origin: str, host: str | None) -> bool:
-        """Whether a page from there may send: a listed one, or our own.
-
-        Browsers send simple requests across origins without asking first: without this check any page a person
-        visits could write into the Tallymark on their machine.
-        """
-        page = origin.partition("://")[2]
-        # A name that leads here by somebody else's DNS is not our own page, though it equals the host it asks for.
-        own = page == host and urlsplit(f"//{page}").hostname in ("127.0.0.1", "localhost", "::1")
-        return own or bool(self._allowed & {"*", origin})
 
     def preflight(self, origin: str | None) -> list[tuple[str, str]]:
         allowed = self.headers(origin)
@@ -71,12 +59,14 @@ class App:
         readiness: health.Readiness,
         forwarder: Forwarder,
         *,
+        callers: Callers,
         origins: Origins,
         reader: Reader,
         budget: Budget,
         run_folder: Path,
     ) -> None:
         self._intake, self._readiness, self._forwarder = intake, readiness, forwarder
+        self._callers = callers
         self._origins, self._reader, self._budget, self._run_folder = origins, reader, budget, run_folder
         self._statuses = {status: telemetry.COLLECTOR_REQUESTS.labels(str(status)) for status in STATUSES}
 
@@ -85,6 +75,7 @@ class App:
             await self._events(scope, proto)
             return
         try:
+            self._callers.check(scope)
             await self._other(scope, proto)
         except Problem as problem:
             proto.response_bytes(problem.status, problem.headers, problem.body())
@@ -93,17 +84,12 @@ class App:
 
     async def _events(self, scope: Scope, proto: Any) -> None:
         origin = scope.headers.get("origin")
-        if scope.method == "OPTIONS":
-            proto.response_empty(204, [("allow", "POST, OPTIONS"), *self._origins.preflight(origin)])
-            return
         shared = self._origins.headers(origin) if origin is not None else []
         try:
-            if origin is not None and not self._origins.allows(origin, scope.headers.get("host")):
-                raise Problem(
-                    403,
-                    "foreign_origin",
-                    f"pages from {origin[:100]} may not send events; list it in collector.cors_origins",
-                )
+            self._callers.check(scope)
+            if scope.method == "OPTIONS":
+                proto.response_empty(204, [("allow", "POST, OPTIONS"), *self._origins.preflight(origin)])
+                return
             if scope.method != "POST":
                 raise Problem(
                     405, "wrong_method", f"{scope.method} /v1/events; use POST", headers={"allow": "POST, OPTIONS"}

@@ -182,18 +182,18 @@ class Committer:
 
     def _bury(self, requests: list[Accepted]) -> None:
         """Keep the refused events as dead letters; if that fails they are counted as lost, and their senders know."""
-        refusals = [(request.received_ms, refusal) for request in requests for refusal in request.refusals]
-        if not refusals:
+        burials = list(dead.burials(requests))
+        if not burials:
             return
-        records = list(dead.outgoing(refusals))
         try:
-            outcomes: Sequence[Appended | NotAppended] = self._dead.append(records)
+            outcomes: Sequence[Appended | NotAppended] = self._dead.append([burial.record for burial in burials])
         except Exception as error:
-            logger.error("%d dead letters lost", len(refusals), exc_info=error)
-            outcomes = [NotAppended(0, str(error))] * len(records)
-        for record, outcome in zip(records, outcomes, strict=True):
-            kept = "yes" if isinstance(outcome, Appended) else "no"
-            telemetry.COLLECTOR_DEAD.labels(kept).inc(record.events)
+            logger.error("%d dead letters lost", sum(burial.record.events for burial in burials), exc_info=error)
+            outcomes = [NotAppended(0, str(error))] * len(burials)
+        for burial, outcome in zip(burials, outcomes, strict=True):
+            kept = burial.kept if isinstance(outcome, Appended) else 0
+            telemetry.COLLECTOR_DEAD.labels("yes").inc(kept)
+            telemetry.COLLECTOR_DEAD.labels("no").inc(burial.record.events - kept)
 
 
 def _fail(group: list[_Waiting], error: Exception) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tallymark import telemetry
 from tallymark.http import Problem, Scope
@@ -27,6 +29,11 @@ CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 60.0
 MAX_HEADER_BYTES = 65_536
 CHUNK_BYTES = 65_536
+# RFC 3986: what may stand in a path as it is.
+PATH_CHARACTERS = "/:@!$&'()*+,;=~-._"
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LINE_END = re.compile(r"[\r\n\x00]")
 
 
 @dataclass(slots=True)
@@ -34,6 +41,12 @@ class _Connection:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     used: bool = False
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the next answer on it will be that to the next request: nothing is left of an earlier one."""
+        left = self.reader._buffer  # type: ignore[attr-defined]
+        return not left and not self.reader.at_eof() and not self.writer.is_closing()
 
     def close(self) -> None:
         self.writer.close()
@@ -64,18 +77,17 @@ class Forwarder:
 
     async def get(self, path: str) -> tuple[int, bytes]:
         """Status and body of a small question of our own; raises OSError or EOFError."""
-        request = f"GET {path} HTTP/1.1\r\nhost: query\r\n\r\n".encode()
+        request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
         connection, head = await self._exchange(request, again=True)
-        content = b"".join([piece async for piece in _content(connection, head, "GET")])
-        self._put_back(connection, head)
-        return head.status, content
+        return head.status, await self._whole_content(connection, head, "GET")
 
     async def forward(self, scope: Scope, proto: Any, body: bytes) -> None:
         """Ask the query service and pass its answer on as it comes; raises Problem when it is away."""
+        request = _request(scope, body)
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 # A request that changes something is not sent again: it may have been done.
-                connection, head = await self._exchange(_request(scope, body), again=scope.method in ("GET", "HEAD"))
+                connection, head = await self._exchange(request, again=scope.method in ("GET", "HEAD"))
                 content = await self._small_content(connection, head, scope.method)
         except TimeoutError:
             telemetry.COLLECTOR_FORWARDED.labels("timeout").inc()
@@ -98,6 +110,10 @@ class Forwarder:
             return None
         if head.length is not None and head.length > CHUNK_BYTES:
             return None
+        return await self._whole_content(connection, head, method)
+
+    async def _whole_content(self, connection: _Connection, head: _Head, method: str) -> bytes:
+        """All of the body; a connection on which it was not read to its end is closed."""
         try:
             content = b"".join([piece async for piece in _content(connection, head, method)])
         except BaseException:
@@ -146,7 +162,7 @@ class Forwarder:
     async def _connect(self) -> _Connection:
         while self._idle:
             connection = self._idle.pop()
-            if not connection.reader.at_eof() and not connection.writer.is_closing():
+            if connection.reusable:
                 return connection
             connection.close()
         for attempt in (1, 2):
@@ -164,7 +180,7 @@ class Forwarder:
         raise AssertionError("unreachable")
 
     def _put_back(self, connection: _Connection, head: _Head) -> None:
-        if head.keep and len(self._idle) < MAX_IDLE:
+        if head.keep and connection.reusable and len(self._idle) < MAX_IDLE:
             connection.used = True
             self._idle.append(connection)
         else:
@@ -178,15 +194,25 @@ def _read_address(place: Path) -> tuple[str, int]:
 
 
 def _request(scope: Scope, body: bytes) -> bytes:
-    target = scope.path + (f"?{scope.query_string}" if scope.query_string else "")
-    lines = [f"{scope.method} {target} HTTP/1.1"]
+    """The request as it goes on; raises Problem for one that could be read as two."""
+    lines = [f"{scope.method} {_target(scope)} HTTP/1.1"]
     for name, value in scope.headers.items():
         if name not in HOP_BY_HOP and name not in ("content-length", "expect"):
+            if _LINE_END.search(value):
+                raise Problem(400, "bad_header", f"the header {name[:40]} contains a line break")
             lines.append(f"{name}: {value}")
     if body or scope.method in ("POST", "PUT", "PATCH"):
         lines.append(f"content-length: {len(body)}")
-    # Granian has parsed and checked the request; a line break can no longer be in it.
     return "\r\n".join([*lines, "", ""]).encode("utf-8") + body
+
+
+def _target(scope: Scope) -> str:
+    """Path and query string as the client sent them. Granian has decoded the path, but not the query string."""
+    if _CONTROL.search(scope.path) or not scope.path.startswith(("/", "*")):
+        raise Problem(400, "bad_target", f"the path {scope.path[:80]!r} contains a control character, or no slash")
+    if " " in scope.query_string or _CONTROL.search(scope.query_string):
+        raise Problem(400, "bad_target", "the query string contains a space or a control character; encode it")
+    return quote(scope.path, safe=PATH_CHARACTERS) + (f"?{scope.query_string}" if scope.query_string else "")
 
 
 async def _read_head(reader: asyncio.StreamReader) -> _Head:

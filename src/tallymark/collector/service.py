@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import ipaddress
 import os
 import resource
 from collections.abc import Callable, Mapping
@@ -44,11 +43,7 @@ def run(settings: Settings) -> int:
 
 def check_host(host: str) -> None:
     """Only loopback: whoever reaches the port may write, as long as API keys do not exist."""
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if not http.is_loopback(host):
         raise SettingsError(
             f"collector.host = {host!r}: only loopback (127.0.0.1) is served until API keys exist; "
             "put a proxy that checks its callers in front"
@@ -119,6 +114,7 @@ async def serve(
             intake,
             readiness,
             forwarder,
+            callers=http.Callers(hosts=ours.hosts, origins=ours.cors_origins),
             origins=Origins(ours.cors_origins),
             reader=reader,
             budget=budget,

@@ -2,10 +2,12 @@
 
 import argparse
 import importlib
+import sqlite3
 from functools import partial
 
 from tallymark.commands.command import Command, CommandFailed
 from tallymark.commands.configuration import add_settings, read_settings
+from tallymark.role import RoleBusy
 
 SERVES = ("collector", "query")
 
@@ -17,12 +19,17 @@ def _arguments(parser: argparse.ArgumentParser, *, role: str) -> None:
 def _run(arguments: argparse.Namespace, *, role: str) -> int:
     settings = read_settings(arguments, section=role)
     from tallymark.log.protocol import LogError
+    from tallymark.store.protocol import StoreError
 
     service = importlib.import_module(f"tallymark.{role}.service")
     try:
         return int(service.run(settings))
-    except LogError as error:
+    except (LogError, StoreError, RoleBusy) as error:
         raise CommandFailed(str(error)) from error
+    except (OSError, sqlite3.Error) as error:
+        raise CommandFailed(
+            f"cannot work in the data folder {settings.folder}: {error}; mend that, or choose another with --data"
+        ) from error
 
 
 def _command(role: str, summary: str) -> Command:

@@ -52,7 +52,8 @@ def refusal(answer: Answer) -> str:
     """What a problem document says, in one line."""
     content = answer.json()
     if isinstance(content, dict) and "detail" in content:
-        said = str(content["detail"]).replace("\n", " ")
+        # After the first line comes the excerpt with its caret, which makes no sense on one line.
+        said = str(content["detail"]).partition("\n")[0]
     else:
         said = answer.body[:200].decode(errors="replace").replace("\n", " ").strip()
     way_out = {401: "; set TALLYMARK_KEY", 403: "; the key in TALLYMARK_KEY may not do this"}.get(answer.status, "")

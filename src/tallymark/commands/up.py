@@ -3,7 +3,6 @@
 import argparse
 import errno
 import importlib.util
-import ipaddress
 import json
 import socket
 import sys
@@ -14,6 +13,7 @@ from tallymark.client.transport import HttpTransport, NoAnswer, Request
 from tallymark.commands.command import Command, CommandFailed, WrongUsage
 from tallymark.commands.configuration import add_settings, as_flags, read_settings
 from tallymark.commands.meters import put, read_file
+from tallymark.http import family, free_port, is_loopback
 from tallymark.settings import Settings
 from tallymark.supervisor.child import ChildSpec
 from tallymark.supervisor.console import Console
@@ -31,7 +31,6 @@ NEEDED = (
     "pyarrow",
     "numpy",
     "xxhash",
-    "zstandard",
     "prometheus_client",
     "polars",
     "pyspark",
@@ -160,15 +159,10 @@ def troubled(report: object) -> list[str]:
     return found
 
 
-def free_port(host: str) -> int:
-    with socket.create_server((host, 0), family=_family(host)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def require_port(host: str, port: int) -> None:
     """Raises CommandFailed if somebody else serves there."""
     try:
-        socket.create_server((host, port), family=_family(host)).close()
+        socket.create_server((host, port), family=family(host)).close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise CommandFailed(
@@ -177,10 +171,6 @@ def require_port(host: str, port: int) -> None:
         raise CommandFailed(
             f"cannot serve on {host}:{port}: {error.strerror}; choose another with --host and --port"
         ) from error
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _make_folder(folder: Path) -> None:
@@ -193,11 +183,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _require_loopback(host: str) -> None:
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if not is_loopback(host):
         raise WrongUsage(
             f"--host {host} would be open to others, and there are no API keys yet; "
             "use 127.0.0.1, behind a proxy with its own access control"

@@ -47,7 +47,7 @@ def make_rota(settings: Settings, store: Store, *, events: Stream, dead: Stream)
         Duty("prune", 10.0, lambda: retention.prune(store, settings, now_ms())),
         Duty("checkpoint", 15.0, lambda: retention.checkpoint(store)),
         Duty("retain events", 60.0, lambda: retention.retain_events(store, events, settings, now_ms(), log.retain)),
-        Duty("drop old letters", 60.0, lambda: retention.drop_old_letters(dead, settings, log.drop_oldest)),
+        Duty("drop old letters", 5.0, lambda: retention.drop_old_letters(dead, settings, log.drop_oldest)),
     ):
         rota.add(duty)
     return rota

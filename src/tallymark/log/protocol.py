@@ -130,7 +130,7 @@ class LogReader(Protocol):
         ...
 
     def append_ms(self, partition: int, offset: int) -> int:
-        """When the record at `offset` was appended."""
+        """When the record at `offset` was appended; told of records beyond the synced mark too, up to `end`."""
         ...
 
     def offset_at(self, partition: int, append_ms: int) -> int:

@@ -97,7 +97,7 @@ class ClaimTable:
         """The last append time of each id, -1 where it was not seen."""
         found = np.full(len(high), -1, np.int64)
         base_ms = int(self._header["base_ms"][0])
-        slot = (high & self._mask).astype(np.int64)
+        slot = self._home(high)
         # Most ids are new and most probes end at once at an empty slot: only the others are looked at further.
         index = np.flatnonzero(self._high[slot])
         slot = slot[index]
@@ -109,22 +109,14 @@ class ClaimTable:
             index, slot = index[on], (slot[on] + 1) & int(self._mask)
         return found
 
-    def merge(
-        self,
-        high: Heads,
-        low: Tails,
-        append_ms: npt.NDArray[np.int64],
-        *,
-        through: int,
-    ) -> None:
-        """Record distinct ids with their times (the later one stays) and move `through`."""
+    def merge(self, high: Heads, low: Tails, append_ms: npt.NDArray[np.int64]) -> None:
+        """Record distinct ids with their times; the later one stays. The table is not usable until `finish`."""
         self._header["merging"] = 1
-        # (the header's check is wrong until `set_through`: a crash in between also means rebuild)
         self._insert(high, low, (append_ms - int(self._header["base_ms"][0])).astype(np.uint32))
-        self._header["merging"] = 0
-        self.set_through(through)
 
-    def set_through(self, through: int) -> None:
+    def finish(self, through: int) -> None:
+        """The table now covers exactly what lies before `through`."""
+        self._header["merging"] = 0
         self._header["through"] = through
         self._header["check"] = self._header_check()
 
@@ -144,11 +136,16 @@ class ClaimTable:
             through=self.through,
             base_ms=oldest_ms,
             ids=(self._high[live], self._low[live], times[live]),
+            merging=bool(header["merging"]),
         )
+
+    def _home(self, high: Heads) -> npt.NDArray[np.int64]:
+        """The slot to look at first; not by the low bits, which chose the partition and so are alike here."""
+        return ((high >> np.uint64(32)) & self._mask).astype(np.int64)
 
     def _insert(self, high: Heads, low: Tails, time: Ticks) -> None:
         index = np.arange(len(high))
-        slot = (high & self._mask).astype(np.int64)
+        slot = self._home(high)
         used, total = self.used, int(self._header["sum"][0])
         while len(index):
             vacant = self._high[slot] == 0
@@ -191,7 +188,8 @@ class ClaimTable:
             raise TableUnusable(f"{self._path}: the header does not add up")
         expected = (MAGIC, boot_id(), identity.encode(), 0)
         found = (header["magic"], header["boot"], header["identity"], int(header["merging"]))
-        if found != expected or int(header["horizon_ms"]) < horizon_ms:
+        # Another horizon, shorter or longer, has forgotten by another rule.
+        if found != expected or int(header["horizon_ms"]) != horizon_ms:
             raise TableUnusable(f"{self._path}: of another boot, log or horizon, or left in the middle of a merge")
 
     @classmethod
@@ -218,6 +216,7 @@ class ClaimTable:
         through: int,
         base_ms: int = 0,
         ids: tuple[Heads, Tails, npt.NDArray[np.int64]] | None = None,
+        merging: bool = False,
     ) -> "ClaimTable":
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f"{path.name}.{os.getpid()}")
@@ -231,7 +230,10 @@ class ClaimTable:
         header["horizon_ms"], header["base_ms"], header["bits"] = horizon_ms, base_ms, bits
         if ids is not None:
             table._insert(ids[0], ids[1], (ids[2] - base_ms).astype(np.uint32))
-        table.set_through(through)
+        if merging:
+            header["merging"], header["through"] = 1, through
+        else:
+            table.finish(through)
         if draft.exists():
             draft.replace(path)
             table._inode = path.stat().st_ino

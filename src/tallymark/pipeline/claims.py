@@ -112,7 +112,8 @@ class Claims:
         if table is not None and table.through < self._start:
             side = _read_side(self._side_file, identity)
             if side is not None and side[0] == table.through and side[1] <= self._start:
-                table = self._merge(table, side[2], through=side[1])  # each id is in there once
+                table = self._merge(table, side[2])  # each id is in there once
+                table.finish(side[1])
         stale_from = self._window_start()
         if table is None or table.through > self._start or table.through < stale_from:
             table = ClaimTable.create(
@@ -135,18 +136,18 @@ class Claims:
 
     def _catch_up(self, table: ClaimTable) -> ClaimTable:
         for chunk in self._history.ids(table.through, self._start):
-            table = self._merge(table, _last_of_each(chunk), through=table.through)
-        table.set_through(self._start)
+            table = self._merge(table, _last_of_each(chunk))
+        table.finish(self._start)
         return table
 
-    def _merge(self, table: ClaimTable, ids: Ids, *, through: int) -> ClaimTable:
+    def _merge(self, table: ClaimTable, ids: Ids) -> ClaimTable:
         """The table with these ids, each of them once, which all lie before the stretch."""
         if len(ids.high):
             # Whatever follows is no older than the newest of these: what lies a horizon before it can be left out.
             oldest_ms = int(ids.append_ms.max()) - self._horizon_ms - MARGIN_MS
             ids = _only(ids, ids.append_ms >= oldest_ms)
             table = table.with_room(len(ids.high), oldest_ms=oldest_ms)
-        table.merge(*ids, through=through)
+        table.merge(*ids)
         return table
 
 

@@ -12,12 +12,12 @@ from tallymark.meters.expression import parse
 from tallymark.pipeline.claims import Claims
 from tallymark.pipeline.decode import Decoded, decode
 from tallymark.pipeline.properties import PropertyColumns, finite, number_column, text_column
-from tallymark.store import deltas
+from tallymark.store import deltas, exact
 from tallymark.store.model import DeadLetter, Ledger, RegisteredMeter
 
 GRAIN_S = 60
 LATE_MS = 3_600_000
-# Sums of money are exact integers: beyond 2^53 units a float could not say which integer it means.
+# Sums of money are exact integers (`store.exact`): beyond 2^53 units a float could not say which integer it means.
 LARGEST_EXACT = 2.0**53
 
 
@@ -89,7 +89,7 @@ def expand(events: Decoded, meters: Sequence[RegisteredMeter]) -> tuple[list[pl.
         try:
             matched = matching(events.table, registered)
             parts.append(measure(events, matched, registered))
-        except Exception as error:
+        except (Exception, pl.exceptions.PanicException) as error:
             broken[registered.meter_id] = f"{type(error).__name__}: {error}"[:500]
             continue
         unmatched &= ~(matched.to_numpy() if matched is not None else np.True_)
@@ -137,7 +137,8 @@ def aggregates(compute: set[str], decimals: int | None) -> list[pl.Expr]:
     nothing = {
         "n_value": pl.lit(0, pl.Int64),
         "sum": pl.lit(None, pl.Float64),
-        "exact": pl.lit(None, pl.Int64),
+        "exact_high": pl.lit(None, pl.Int64),
+        "exact_low": pl.lit(None, pl.Int64),
         "min": pl.lit(None, pl.Float64),
         "max": pl.lit(None, pl.Float64),
     }
@@ -148,7 +149,9 @@ def aggregates(compute: set[str], decimals: int | None) -> list[pl.Expr]:
             units = (number * 10**decimals).round()
             usable = units.abs() < LARGEST_EXACT
             number = pl.when(usable).then(number)
-            columns["exact"] = _or_null(pl.when(usable).then(units).cast(pl.Int64), "sum")
+            whole = pl.when(usable).then(units).cast(pl.Int64)
+            for part, total in zip(exact.PARTS, exact.summed(whole), strict=True):
+                columns[part] = pl.when(whole.count() > 0).then(total)
         columns["n_value"] = number.count().cast(pl.Int64)
         if decimals is None and compute & {"sum", "avg"}:
             columns["sum"] = _or_null(number, "sum")

@@ -49,6 +49,8 @@ def decode(records: Iterable[Record], *, properties: Collection[str], values: bo
             if batch.num_rows != record.events:
                 raise frame.FrameDamaged(f"{batch.num_rows} events in a frame stored as {record.events}")
         except frame.FrameError as error:
+            if isinstance(error.__cause__, MemoryError):
+                raise error.__cause__ from None  # the record's checksum was right: it is the machine that is short
             dead.append(_dead(record, error))
             continue
         batches.append(batch)

@@ -1,12 +1,15 @@
 """The past of one partition, as claims read it."""
 
+import logging
 from collections.abc import Iterator
 
 import numpy as np
 
-from tallymark.log.protocol import LogReader, Record
+from tallymark.log.protocol import LogDamaged, LogReader, Record
 from tallymark.pipeline.claims import Ids
 from tallymark.pipeline.decode import ids_of
+
+logger = logging.getLogger("tallymark.pipeline")
 
 # Ids are merged in chunks of about this many events: large enough for numpy, small enough for memory.
 CHUNK_EVENTS = 200_000
@@ -49,9 +52,23 @@ class LogHistory:
 
     def _records(self, start: int, end: int) -> Iterator[Record]:
         for buried in [*(offset for offset in self._skip if start <= offset < end), end]:
-            if start < buried:
-                yield from self._log.read(self._partition, start, buried)
+            yield from self._readable(start, buried)
             start = buried + 1
+
+    def _readable(self, start: int, end: int) -> Iterator[Record]:
+        """Without records that are damaged by now: they were counted when they were whole, and must not stop the rest.
+
+        Only their ids are lost, so a copy that is still to come would count again: that is said.
+        """
+        while start < end:
+            try:
+                for record in self._log.read(self._partition, start, end):
+                    yield record
+                    start = record.offset + 1
+                return
+            except LogDamaged as error:
+                logger.error("a counted record is damaged; later copies of its events would count again: %s", error)
+                start += 1
 
 
 def _joined(parts: list[Ids]) -> Ids:

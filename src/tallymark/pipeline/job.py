@@ -3,11 +3,12 @@
 import contextlib
 import dataclasses
 import logging
+import re
 import shutil
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -24,6 +25,7 @@ from tallymark.store.protocol import PositionConflict, Store, WrongLog
 logger = logging.getLogger("tallymark.pipeline")
 
 BEAT_S = 2.0
+CAUSE = re.compile(r"(Caused by: )?[\w.]*(Error|Exception|Damaged|Lost|Conflict)\b:? ")
 
 
 class Job:
@@ -65,38 +67,59 @@ class Job:
             if offset < positions[partition].first:
                 raise WrongLog(
                     f"partition {partition} is applied up to {offset}, but the log begins at "
-                    f"{positions[partition].first}: records were deleted before they were counted"
+                    f"{positions[partition].first}: records were deleted before they were counted; put the segments "
+                    "back from a copy, or move the data folder away and begin anew"
                 )
         self.process([Stretch(partition, at, at) for partition, at in next_offsets(self.plan).items()])
 
-    def run(self) -> None:
-        """Keep the query running; after a failure find what failed, or wait and try again."""
+    def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Keep the query running; after a failure find what failed, or wait and try again.
+
+        `ready` is called once the first query has looked for data.
+        """
         shutil.rmtree(self._checkpoints, ignore_errors=True)
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()
             try:
-                self._stream()
+                self._stream(ready)
             except StreamingQueryException as error:
                 failures = 0 if time.monotonic() - started > 60 else failures + 1
-                logger.warning("the query stopped: %s", _first_line(error))
+                logger.warning("the query stopped: %s", first_line(error))
                 self._recover(failures)
 
     def process(self, stretches: Sequence[Stretch]) -> None:
         """Count and apply exactly these stretches, outside the stream."""
-        plan = dataclasses.replace(self.plan, stretches=tuple(stretches))
-        batch = self._session.read.format(NAME).option("plan", encode_plan(plan)).load()
-        results = decode_results(batch.toArrow())
+        results = self._count(stretches)
         self._sink.apply([result for result in results if result.stretch.start < result.stretch.end])
+
+    def count(self, stretch: Stretch, *, only: Collection[int] | None = None) -> StretchResult:
+        """Count one stretch, perhaps with some of the meters only, and apply nothing."""
+        (result,) = self._count([stretch], only=only)
+        return result
+
+    def apply(self, result: StretchResult) -> None:
+        self._sink.apply([result])
+
+    def live(self) -> list[int]:
+        return [meter.meter_id for meter in self._store.live_meters().meters]
+
+    def _count(self, stretches: Sequence[Stretch], *, only: Collection[int] | None = None) -> list[StretchResult]:
+        plan = dataclasses.replace(
+            self.plan, stretches=tuple(stretches), only_meters=None if only is None else frozenset(only)
+        )
+        batch = self._session.read.format(NAME).option("plan", encode_plan(plan)).load()
+        return decode_results(batch.toArrow())
 
     @property
     def _checkpoints(self) -> Any:
         return self._settings.scratch_folder / "checkpoints"
 
-    def _stream(self) -> None:
+    def _stream(self, ready: Callable[[], None]) -> None:
         # A new, empty folder every time: with an old one Spark replays its own planned range and never asks the store.
         checkpoint = self._checkpoints / uuid.uuid4().hex
         self._sink.failure = None
+        said = False
         query = (
             self._session.readStream.format(NAME)
             .option("plan", encode_plan(self.plan))
@@ -110,6 +133,9 @@ class Job:
             while not self._stopping.is_set():
                 if query.awaitTermination(0.2):
                     return
+                if not said and (query.status["message"].startswith("Waiting") or query.lastProgress):
+                    said = True
+                    ready()
                 self._beat()
         finally:
             with contextlib.suppress(Exception):
@@ -123,8 +149,13 @@ class Job:
         if isinstance(error, PositionConflict):
             logger.warning("another driver is writing, or wrote: %s; starting again from the store's positions", error)
         elif error is None and failures > 0:
-            self._salvage_all()
-            return
+            try:
+                self._salvage_all()
+                return
+            except WrongLog:
+                raise
+            except Exception as failure:
+                logger.warning("could not find what fails: %s; trying again", first_line(failure))
         self._stopping.wait(min(10.0, 0.2 * 2**failures))
 
     def _salvage_all(self) -> None:
@@ -133,12 +164,9 @@ class Job:
             end = self._log.bounded_end(
                 partition, start, max_events=self.plan.max_events, max_bytes=self.plan.max_bytes
             )
-            buried = salvage(Stretch(partition, start, end), process=self.process, bury=self._bury, log=self._log)
+            buried = salvage(Stretch(partition, start, end), counting=self, log=self._log)
             if buried:
                 logger.error("partition %d: %d records buried as dead letters: %s", partition, len(buried), buried)
-
-    def _bury(self, result: StretchResult) -> None:
-        self._sink.apply([result])
 
     def _beat(self) -> None:
         now = time.time()
@@ -147,6 +175,8 @@ class Job:
             self._store.beat("pipeline", {"next": next_offsets(self.plan)}, now_ms=int(now * 1000))
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[0] if lines else "")
+def first_line(error: Exception) -> str:
+    """The line of a long Spark error that names the cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if CAUSE.match(line) and "terminated with exception" not in line]
+    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:500]

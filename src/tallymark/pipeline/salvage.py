@@ -2,51 +2,86 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Protocol
 
 from tallymark.log.protocol import LogError, LogReader
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 
 logger = logging.getLogger("tallymark.pipeline")
 
-Process = Callable[[Sequence[Stretch]], None]
-Bury = Callable[[StretchResult], None]
+
+class Counting(Protocol):
+    """How a stretch is counted, and its result kept."""
+
+    def count(self, stretch: Stretch, *, only: Collection[int] | None = None) -> StretchResult:
+        """With all live meters or `only` some; raises when the task fails."""
+        ...
+
+    def apply(self, result: StretchResult) -> None: ...
+
+    def live(self) -> list[int]:
+        """The meters that count now."""
+        ...
 
 
-def salvage(stretch: Stretch, *, process: Process, bury: Bury, log: LogReader) -> list[int]:
+def salvage(stretch: Stretch, *, counting: Counting, log: LogReader) -> list[int]:
     """Count all of the stretch but for the records that cannot be; returns their offsets.
 
-    `process` counts and applies a stretch or raises. Halves are taken in order: the store accepts no gaps.
+    Halves are taken in order: the store accepts no gaps. What the store raises is not the records' fault, and rises.
     """
     if stretch.start >= stretch.end:
         return []
     try:
-        process([stretch])
-        return []
+        result = counting.count(stretch)
     except Exception:
         if stretch.end - stretch.start == 1:
-            error = _to_blame(stretch, process)
-            if error is None:
-                return []
-            bury(burial(stretch, error, log))
-            return [stretch.start]
+            return _judge(stretch, counting, log)
+    else:
+        counting.apply(result)
+        return []
     middle = (stretch.start + stretch.end) // 2
     halves = (Stretch(stretch.partition, stretch.start, middle), Stretch(stretch.partition, middle, stretch.end))
-    return [offset for half in halves for offset in salvage(half, process=process, bury=bury, log=log)]
+    return [offset for half in halves for offset in salvage(half, counting=counting, log=log)]
 
 
-def _to_blame(stretch: Stretch, process: Process) -> Exception | None:
-    """Why this one record cannot be counted; None if it could be after all.
+def _judge(stretch: Stretch, counting: Counting, log: LogReader) -> list[int]:
+    """One record on which the task fails: is it Spark, a meter, or the record?
 
     A Spark that has died fails every record. So before one is blamed it gets a second chance, and then counting nothing
-    must succeed; if not, that error is raised and everything stays in the log for the next start.
+    must succeed; if not, that error rises and everything stays in the log for the next start.
     """
     try:
-        process([stretch])
-        return None
+        result = counting.count(stretch)
     except Exception as error:
-        process([Stretch(stretch.partition, stretch.start, stretch.start)])
-        return error
+        counting.count(Stretch(stretch.partition, stretch.start, stretch.start))
+        broken = _to_blame(stretch, counting)
+        if broken is None:
+            counting.apply(burial(stretch, error, log))
+            return [stretch.start]
+        healthy = [meter for meter in counting.live() if meter not in broken]
+        result = replace(counting.count(stretch, only=healthy), broken=broken)
+        logger.error(
+            "meters %s fail on record %d of partition %d and are set aside", broken, stretch.start, stretch.partition
+        )
+    counting.apply(result)
+    return []
+
+
+def _to_blame(stretch: Stretch, counting: Counting) -> dict[int, str] | None:
+    """The meters that fail on this record; None if it cannot be counted without any either."""
+    broken: dict[int, str] = {}
+    try:
+        counting.count(stretch, only=())
+        for meter in counting.live():
+            try:
+                counting.count(stretch, only=[meter])
+            except Exception as error:
+                broken[meter] = str(error)[-500:]
+    except Exception:
+        return None
+    return broken or None
 
 
 def burial(stretch: Stretch, error: Exception, log: LogReader) -> StretchResult:

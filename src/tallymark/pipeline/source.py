@@ -42,6 +42,8 @@ class Plan:
     max_bytes: int
     stretches: tuple[Stretch, ...] = ()
     """only for a batch read: exactly these"""
+    only_meters: frozenset[int] | None = None
+    """only for a batch read: of the live meters just these"""
 
 
 def encode_plan(plan: Plan) -> str:
@@ -152,6 +154,8 @@ def next_offsets(plan: Plan) -> dict[int, int]:
 
 def tasks(plan: Plan, stretches: Sequence[Stretch]) -> list[Task]:
     sink, live = _sink(plan.store_file), _registry(plan.store_file).live_meters()
+    if plan.only_meters is not None:
+        live = replace(live, meters=tuple(each for each in live.meters if each.meter_id in plan.only_meters))
     bare = replace(plan, stretches=())
     return [Task(stretch, bare, live, frozenset(sink.buried(stretch.partition))) for stretch in stretches]
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tallymark import telemetry
-from tallymark.http import App, Problem, Scope
+from tallymark.http import App, Callers, Problem, Scope
 from tallymark.query import live, question
 from tallymark.query.answer import NOT_STORED, Answer
 from tallymark.query.live import Follower
@@ -33,6 +33,8 @@ class Desk:
     def __init__(self, sources: Sources, routes: Routes) -> None:
         self.routes = routes
         self._sources = sources
+        allowed = sources.settings.collector
+        self._callers = Callers(hosts=allowed.hosts, origins=allowed.cors_origins)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="answer")
         self._waiting = 0
         self.follower = Follower(sources.store, self._in_thread)
@@ -42,6 +44,7 @@ class Desk:
         started = time.perf_counter()
         label = "none"
         try:
+            self._callers.check(scope)
             route, arguments = self.routes.find(scope.method, scope.path)
             label = route.path
             request = await self._request(scope, proto, route, arguments)

@@ -1,8 +1,10 @@
 """How fresh an answer is: through when it is complete, through when it is final, and what is missing."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tallymark.log.protocol import Positions
 from tallymark.query.moments import spoken_ms
 from tallymark.query.sources import LogView
 from tallymark.store.protocol import Snapshot
@@ -14,7 +16,7 @@ class Freshness:
 
     now_ms: int
     complete_through_ms: int | None
-    """everything durable in the log before it is counted; None if the log cannot be read"""
+    """everything durable in the log before it is counted; None if nobody can tell"""
     final_through_ms: int | None
     """no event older than this is still accepted, and all that were are counted"""
     loss: int
@@ -40,19 +42,25 @@ class Freshness:
         return self.complete_through_ms is not None and end_s * 1000 <= self.complete_through_ms
 
 
-def freshness(snapshot: Snapshot, events: LogView, *, now_ms: int, accept_past_s: int) -> Freshness:
-    """`now_ms` must have been taken before the log's ends are read here, and the snapshot before both.
+def freshness(snapshot: Snapshot, events: LogView, *, clock_ms: Callable[[], int], accept_past_s: int) -> Freshness:
+    """The snapshot must have been taken before; then the clock is read, and then the log's ends.
 
-    Then whatever was acknowledged before `now_ms` lies below the ends that are compared with the snapshot.
+    So whatever was acknowledged before `now_ms` lies below the ends that are compared with the snapshot.
     """
-    complete = complete_through(snapshot.applied(), events, now_ms=now_ms)
+    applied, now_ms = snapshot.applied(), clock_ms()
+    complete = complete_through(applied, events, now_ms=now_ms, clock_ms=clock_ms)
     final = None if complete is None else complete - accept_past_s * 1000
     loss = sum(ledger.missing for ledger in snapshot.ledger().values())
     return Freshness(now_ms, complete, final, loss)
 
 
-def complete_through(applied: dict[int, int], events: LogView, *, now_ms: int) -> int | None:
-    """The least over the partitions of: now, or the append time of the first record that is not applied."""
+def complete_through(
+    applied: Mapping[int, int], events: LogView, *, now_ms: int, clock_ms: Callable[[], int]
+) -> int | None:
+    """The least over the partitions of: now, or the append time of the first record that is not applied.
+
+    A record that is written and not yet durable is among them: it will be part of the log under its old append time.
+    """
     positions = events.positions()
     if positions is None:
         # No log yet, so nothing can be missing from the counts; but counts without a log are of an unknown age.
@@ -60,12 +68,23 @@ def complete_through(applied: dict[int, int], events: LogView, *, now_ms: int) -
     complete = now_ms
     for partition, standing in positions.items():
         following = applied.get(partition, 0)
-        if following < standing.synced:
+        if following < standing.end:
             appended_ms = events.append_ms(partition, following)
-            if appended_ms is None:
+            # Append times never go back, the clock does when it is set: then they do not say when something came.
+            if appended_ms is None or appended_ms > clock_ms():
                 return None
             complete = min(complete, appended_ms)
     return complete
+
+
+def ahead_ms(positions: Mapping[int, Positions], events: LogView, *, now_ms: int) -> int:
+    """How far the newest append time lies ahead of the clock: above 0 after the clock was set back."""
+    newest = [
+        events.append_ms(partition, standing.synced - 1)
+        for partition, standing in positions.items()
+        if standing.synced > standing.first
+    ]
+    return max(0, max((each for each in newest if each is not None), default=now_ms) - now_ms)
 
 
 def _spoken(moment_ms: int | None) -> str | None:

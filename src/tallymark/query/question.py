@@ -103,12 +103,24 @@ def live(meter: RegisteredMeter, pairs: Pairs) -> Mapping[str, Sequence[str]]:
     return _given(meter, pairs, LIVE).where
 
 
-def too_many_points(actual: int, limits: QuerySettings) -> Problem:
+def too_many_points(actual: int | None, limits: QuerySettings) -> Problem:
+    """`actual` is None when reading was broken off, so that nobody knows how many there are."""
+    points = "more points than" if actual is None else f"{actual:,} points exceed"
     detail = (
-        f"{actual:,} points exceed query.max_points = {limits.max_points:,};"
-        " take a longer step, a shorter range, fewer keys in by, or limit="
+        f"{points} query.max_points = {limits.max_points:,};"
+        " take a longer step, a shorter range, fewer keys in by, fewer labels, or limit="
     )
+    if actual is None:
+        return Problem(400, "over_limit", detail, limit=limits.max_points)
     return Problem(400, "over_limit", detail, limit=limits.max_points, actual=actual)
+
+
+def too_many_rows(most_rows: int) -> Problem:
+    detail = (
+        f"more than {most_rows:,} series or buckets would have to be gone through, the most for one question;"
+        " filter by a label, or take fewer keys in by, a longer step or a shorter range"
+    )
+    return Problem(400, "over_limit", detail, limit=most_rows)
 
 
 def _given(meter: RegisteredMeter, pairs: Pairs, allowed: Sequence[str]) -> Given:

@@ -1,6 +1,6 @@
 """The answers: total, series and top, each from one snapshot of the store."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -13,8 +13,16 @@ from tallymark.query.parameters import Pairs
 from tallymark.query.question import Question
 from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
-from tallymark.query.values import Sums, largest, ranking, rows, unknown, values
+from tallymark.query.values import Sums, largest, rows, unknown, values
+from tallymark.settings import QuerySettings
+from tallymark.store.deltas import merged
 from tallymark.store.model import label_column
+from tallymark.store.protocol import Snapshot, TooManyRows
+
+# About 200 MB as columns. A top reads one row a series, so this is also the most series that can be ranked.
+MOST_ROWS = 2_000_000
+# Labels that are named one by one when only their series are read again; SQLite takes 32,766 parameters or more.
+MOST_NAMED = 10_000
 
 Labels = tuple[str, ...]
 
@@ -22,7 +30,9 @@ Labels = tuple[str, ...]
 def total(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     """One number an aggregate, of all time or of a range."""
     question = understood.total(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms())
-    frame, fresh = _read(sources, question, step_s=None)
+    with sources.store.snapshot() as snapshot:
+        frame = _read(snapshot, question)
+        fresh = _fresh(sources, snapshot)
     sums = Sums()
     for _, row in rows(frame, ()):
         sums.add(row)
@@ -36,24 +46,28 @@ def series(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     question = understood.series(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms(), limits=limits)
     edges = question.edges
     assert edges is not None
-    frame, fresh = _read(sources, question, step_s=edges.read_s)
-    found = _regrouped(frame, question.by, edges)
-    kept = _largest(found, question)
-    points = len(kept) * (len(edges.seconds) - 1)
-    if points > limits.max_points:
-        raise understood.too_many_points(points, limits)
+    with sources.store.snapshot() as snapshot:
+        try:
+            frame, left_out = _over_time(snapshot, question, edges, limits)
+        except TooManyRows as error:
+            is_ours = error.most_rows < MOST_ROWS
+            raise understood.too_many_points(None, limits) if is_ours else understood.too_many_rows(MOST_ROWS) from None
+        fresh = _fresh(sources, snapshot)
+    found: dict[Labels, dict[int, Sums]] = {} if question.by else {(): {}}
+    for (*labels, start_s), sums in rows(frame, (*_columns(question), "bucket_s")):
+        found.setdefault(tuple(labels), {})[start_s] = sums
     lines = [
         {
             "labels": dict(zip(question.by, labels, strict=True)),
             "points": _points(found[labels], question, edges, fresh),
         }
-        for labels in sorted(kept)
+        for labels in sorted(found)
     ]
     answer = {**_head(question), "series": lines, "range": question.range.spoken(), **_foot(question, fresh)}
     if question.tz:
         answer["tz"] = question.tz
-    if len(kept) < len(found):
-        answer["left_out"] = len(found) - len(kept)
+    if left_out:
+        answer["left_out"] = left_out
     return answer
 
 
@@ -61,59 +75,92 @@ def top(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     """The largest series by one aggregate; ties by label."""
     limits = sources.settings.query
     question = understood.top(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms(), limits=limits)
-    frame, fresh = _read(sources, question, step_s=None)
-    meter = question.meter.meter
-    columns = [label_column(label) for label in question.by]
-    first = largest(frame, columns, question.functions[0], meter, most=question.most)
+    with sources.store.snapshot() as snapshot:
+        try:
+            first, _ = _largest(snapshot, question)
+        except TooManyRows:
+            raise understood.too_many_rows(MOST_ROWS) from None
+        fresh = _fresh(sources, snapshot)
     items = [
-        {"labels": dict(zip(question.by, labels, strict=True)), "value": values(sums, question.functions, meter)}
-        for labels, sums in rows(first, columns)
+        {
+            "labels": dict(zip(question.by, labels, strict=True)),
+            "value": values(sums, question.functions, question.meter.meter),
+        }
+        for labels, sums in rows(first, _columns(question))
     ]
     return {**_head(question), "items": items, "range": question.range.spoken(), **_foot(question, fresh)}
 
 
-def _read(sources: Sources, question: Question, *, step_s: int | None) -> tuple[pl.DataFrame, Freshness]:
-    with sources.store.snapshot() as snapshot:
-        frame = snapshot.read(
-            question.meter,
-            where=question.where,
-            by=question.by,
-            start_s=question.range.start_s,
-            end_s=question.range.end_s,
-            step_s=step_s,
-        )
-        fresh = freshness(
-            snapshot,
-            sources.events,
-            now_ms=sources.clock_ms(),
-            accept_past_s=sources.settings.events.accept_past_s,
-        )
-    return frame, fresh
+def _over_time(snapshot: Snapshot, question: Question, edges: Edges, limits: QuerySettings) -> tuple[pl.DataFrame, int]:
+    """The rows of the series that are kept, and how many series are not.
+
+    All stays in columns until it is known to fit: 20,000 series of an hour as Python objects took 590 MB and 8 s.
+    """
+    buckets = len(edges.seconds) - 1
+    most_series = limits.max_points // buckets
+    if question.by and question.most <= most_series:
+        kept, left_out = _largest(snapshot, question)
+        frame = _read(snapshot, question, where=_named(question, kept), step_s=edges.read_s, most_rows=MOST_ROWS)
+        return _in_buckets(frame.join(kept, on=_columns(question), how="semi"), question, edges), left_out
+    reads = (edges.end_s - edges.start_s) // edges.read_s
+    frame = _read(snapshot, question, step_s=edges.read_s, most_rows=min(MOST_ROWS, max(1, most_series) * reads))
+    found = frame.select(_columns(question)).n_unique() if question.by else 1
+    if found > most_series:
+        raise understood.too_many_points(found * buckets, limits)
+    return _in_buckets(frame, question, edges), 0
 
 
-def _regrouped(frame: pl.DataFrame, by: Sequence[str], edges: Edges) -> dict[Labels, dict[int, Sums]]:
-    """Labels -> bucket start -> sums. Calendar buckets were read in a finer step, so several rows may meet in one."""
-    found: dict[Labels, dict[int, Sums]] = {} if by else {(): {}}
-    for (*labels, read_s), sums in rows(frame, (*map(label_column, by), "bucket_s")):
-        buckets = found.setdefault(tuple(labels), {})
-        start_s = edges.bucket_of(read_s)
-        if start_s in buckets:
-            buckets[start_s].add(sums)
-        else:
-            buckets[start_s] = sums
-    return found
+def _largest(snapshot: Snapshot, question: Question) -> tuple[pl.DataFrame, int]:
+    """The series that come first, one row each, and how many others there are."""
+    frame = _read(snapshot, question, most_rows=MOST_ROWS)
+    first = largest(frame, _columns(question), question.functions[0], question.meter.meter, most=question.most)
+    return first, frame.height - first.height
 
 
-def _largest(found: dict[Labels, dict[int, Sums]], question: Question) -> list[Labels]:
-    if len(found) <= question.most:
-        return list(found)
-    totals = {}
-    for labels, buckets in found.items():
-        whole = Sums()
-        for sums in buckets.values():
-            whole.add(sums)
-        totals[labels] = ranking(values(whole, question.functions, question.meter.meter), question.functions[0])
-    return sorted(sorted(found), key=totals.__getitem__, reverse=True)[: question.most]
+def _named(question: Question, kept: pl.DataFrame) -> Mapping[str, Sequence[str]]:
+    """A filter that lets all kept series through, and others only where they share labels with several of them."""
+    if kept.is_empty() or kept.height * len(question.by) > MOST_NAMED:
+        return question.where
+    labels = {label: kept[label_column(label)].unique(maintain_order=True).to_list() for label in question.by}
+    return {**question.where, **labels}
+
+
+def _in_buckets(frame: pl.DataFrame, question: Question, edges: Edges) -> pl.DataFrame:
+    """Calendar buckets were read in a finer step, so several rows may meet in one."""
+    if edges.are_even:
+        return frame
+    starts = pl.Series("bucket_s", edges.seconds[:-1], dtype=pl.Int64)
+    places = starts.search_sorted(frame["bucket_s"], side="right") - 1
+    return frame.with_columns(starts.gather(places)).group_by(*_columns(question), "bucket_s").agg(merged())
+
+
+def _columns(question: Question) -> list[str]:
+    return [label_column(label) for label in question.by]
+
+
+def _read(
+    snapshot: Snapshot,
+    question: Question,
+    *,
+    where: Mapping[str, Sequence[str]] | None = None,
+    step_s: int | None = None,
+    most_rows: int | None = None,
+) -> pl.DataFrame:
+    return snapshot.read(
+        question.meter,
+        where=question.where if where is None else where,
+        by=question.by,
+        start_s=question.range.start_s,
+        end_s=question.range.end_s,
+        step_s=step_s,
+        most_rows=most_rows,
+    )
+
+
+def _fresh(sources: Sources, snapshot: Snapshot) -> Freshness:
+    return freshness(
+        snapshot, sources.events, clock_ms=sources.clock_ms, accept_past_s=sources.settings.events.accept_past_s
+    )
 
 
 def _points(buckets: dict[int, Sums], question: Question, edges: Edges, fresh: Freshness) -> list[dict[str, Any]]:

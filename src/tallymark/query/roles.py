@@ -18,11 +18,14 @@ def roles(run_folder: Path, beats: Mapping[str, tuple[int, dict[str, Any]]], *, 
 
 def _role(name: str, place: Path, beat: tuple[int, dict[str, Any]] | None, now_ms: int) -> dict[str, Any]:
     found = _announced(place)
-    beat_age_ms = None if beat is None else max(0, now_ms - beat[0])
+    # A beat from the future was made before the clock was set back, and says nothing about now.
+    is_from_the_future = beat is not None and beat[0] > now_ms + SILENT_AFTER_MS
+    beat_age_ms = None if beat is None or is_from_the_future else max(0, now_ms - beat[0])
     heard = beat_age_ms is not None and beat_age_ms <= SILENT_AFTER_MS
     if found is not None:
         # It announced itself here and its process lives; one that beats must also go on beating.
-        state = "running" if heard or beat is None or found["ready_ms"] > beat[0] else "silent"
+        excused = beat is None or is_from_the_future or found["ready_ms"] > beat[0]
+        state = "running" if heard or excused else "silent"
     elif heard:
         state = "running"  # on another machine
     else:

@@ -62,7 +62,7 @@ class Routes:
         self._patterns = [(route.pattern, route) for route in self.table]
 
     def find(self, method: str, path: str) -> tuple[Route, tuple[str, ...]]:
-        """The route, and the parts of the path in its braces (still percent-encoded)."""
+        """The route, and the parts of the path in its braces: decoded by the server, so `%2F` is a slash like any."""
         known_methods: list[str] = []
         for pattern, route in self._patterns:
             if found := pattern.fullmatch(path):

@@ -17,7 +17,6 @@ from tallymark.store import open_store
 
 READY_WITHIN_S = 10.0
 LEAVE_WITHIN_S = 2.0
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 logger = logging.getLogger("tallymark.query")
 
@@ -27,7 +26,7 @@ def run(settings: Settings) -> int:
     import uvloop
 
     with Role(settings, "query") as role, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        if settings.query.host not in LOOPBACK:
+        if not http.is_loopback(settings.query.host):
             logger.error(
                 "query.host = %s: only loopback (127.0.0.1) may be served until there are API keys", settings.query.host
             )

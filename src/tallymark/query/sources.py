@@ -30,7 +30,7 @@ class LogView(Protocol):
         ...
 
     def append_ms(self, partition: int, offset: int) -> int | None:
-        """When this record was appended; None if it is gone."""
+        """When this record was appended, also one that is not yet durable; None if it is gone."""
         ...
 
 

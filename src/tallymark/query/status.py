@@ -5,7 +5,7 @@ from typing import Any
 
 from tallymark import __version__
 from tallymark.log.protocol import Positions
-from tallymark.query.freshness import Freshness, freshness
+from tallymark.query.freshness import Freshness, ahead_ms, freshness
 from tallymark.query.pulse import Pulse
 from tallymark.query.roles import roles
 from tallymark.query.sources import Sources
@@ -14,14 +14,18 @@ from tallymark.store.model import Lag, Ledger
 LAG_WINDOW_MS = 60_000
 RATE_WINDOW_MS = 5_000
 LATE_MS = 10_000
+RECENT_MS = 3_600_000
+# Retention and claims go by append time, so a clock set back by more than this is worth a line.
+CLOCK_BACK_MS = 60_000
 
 
 def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
     """Every term of `received = accepted + refused` and `accepted = counted + … + in flight`."""
     store, settings = sources.store, sources.settings
     with store.snapshot() as snapshot:
-        now_ms = sources.clock_ms()
-        fresh = freshness(snapshot, sources.events, now_ms=now_ms, accept_past_s=settings.events.accept_past_s)
+        accept_past_s = settings.events.accept_past_s
+        fresh = freshness(snapshot, sources.events, clock_ms=sources.clock_ms, accept_past_s=accept_past_s)
+        now_ms = fresh.now_ms
         ledgers, applied = snapshot.ledger(), snapshot.applied()
         lag = snapshot.lag(since_ms=now_ms - LAG_WINDOW_MS)
         recent = snapshot.lag(since_ms=now_ms - RATE_WINDOW_MS)
@@ -55,7 +59,8 @@ def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
         "positions": _positions(positions, applied),
         "freshness": fresh.spoken(),
     }
-    problems = _problems(answer, fresh)
+    log_ahead_ms = ahead_ms(positions, sources.events, now_ms=now_ms)
+    problems = _problems(answer, fresh, log_ahead_ms=log_ahead_ms, last_dead_ms=store.last_dead_letter_ms("pipeline"))
     return {"healthy": not problems, "problems": problems, **answer}
 
 
@@ -107,16 +112,23 @@ def _positions(positions: Mapping[int, Positions], applied: Mapping[int, int]) -
     ]
 
 
-def _problems(answer: Mapping[str, Any], fresh: Freshness) -> list[str]:
+def _problems(answer: Mapping[str, Any], fresh: Freshness, *, log_ahead_ms: int, last_dead_ms: int | None) -> list[str]:
     """What a person should look at, in sentences; empty when all is well."""
     found = [f"{each['role']} is {each['state']}" for each in answer["roles"] if each["state"] != "running"]
     if answer["missing"]:
         found.append(f"{answer['missing']:,} accepted events are in no column of the ledger")
-    if fresh.lag_ms is None:
+    if log_ahead_ms > CLOCK_BACK_MS:
+        found.append(
+            f"the log's clock is {log_ahead_ms / 1000:,.0f} s ahead of this machine's, which was set back;"
+            " retention, claims and freshness wait until it has caught up"
+        )
+    elif fresh.lag_ms is None and not log_ahead_ms:
         found.append("the log cannot be read, so nobody knows how fresh the counts are")
-    elif fresh.lag_ms > LATE_MS:
+    elif fresh.lag_ms is not None and fresh.lag_ms > LATE_MS:
         found.append(f"counts are {fresh.lag_ms / 1000:,.1f} s behind")
-    if answer["dead"]:
-        found.append(f"{answer['dead']:,} accepted events could not be counted and are dead letters")
+    if last_dead_ms is not None and last_dead_ms > fresh.now_ms - RECENT_MS:
+        found.append(
+            f"accepted events could not be counted within the last hour: {answer['dead']:,} in all are dead letters"
+        )
     found.extend(f"meter {each['name']} is broken: {each['broken']}" for each in answer["meters"] if each["broken"])
     return found

@@ -1,7 +1,6 @@
 """Steps: how a range is cut into buckets. Fixed ones count from the epoch, days and months follow a calendar."""
 
 import re
-from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from itertools import pairwise
@@ -48,12 +47,13 @@ class Edges:
     def end_s(self) -> int:
         return self.seconds[-1]
 
+    @property
+    def are_even(self) -> bool:
+        """Whether every bucket is one step of what is read."""
+        return (len(self.seconds) - 1) * self.read_s == self.end_s - self.start_s
+
     def buckets(self) -> list[tuple[int, int]]:
         return list(pairwise(self.seconds))
-
-    def bucket_of(self, moment_s: int) -> int:
-        """The start of the bucket that holds this moment."""
-        return self.seconds[bisect_right(self.seconds, moment_s) - 1]
 
 
 @dataclass(frozen=True, slots=True)

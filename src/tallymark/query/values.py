@@ -1,6 +1,6 @@
 """Aggregates as answers print them: count, sum, min, max, avg of one row that the store has merged."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
@@ -8,10 +8,12 @@ from typing import Any
 import polars as pl
 
 from tallymark.meters.model import Meter
+from tallymark.store import exact
+from tallymark.store.deltas import AGGREGATES
 
 Value = int | float | Decimal | None
 
-# Wide enough for any sum of 64-bit integers.
+# Wide enough for any exact sum (`store.exact`: 29 digits).
 _EXACT = Context(prec=60)
 
 
@@ -23,6 +25,7 @@ class Sums:
     n_value: int = 0
     sum: float | None = None
     exact: int | None = None
+    """in units; a Python integer, so it cannot be too large"""
     min: float | None = None
     max: float | None = None
 
@@ -38,19 +41,26 @@ class Sums:
 def rows(frame: pl.DataFrame, keys: Sequence[str]) -> Iterable[tuple[tuple[Any, ...], Sums]]:
     """(values of the key columns, sums) of each row."""
     width = len(keys)
-    wanted = frame.select(*keys, "n", "n_value", "sum", "exact", "min", "max")
-    for row in wanted.iter_rows():
-        yield row[:width], Sums(*row[width:])
+    for row in frame.select(*keys, *AGGREGATES).iter_rows():
+        n, n_value, total, high, low, least, most = row[width:]
+        yield row[:width], Sums(n, n_value, total, exact.whole(high, low), least, most)
 
 
 def largest(frame: pl.DataFrame, by: Sequence[str], function: str, meter: Meter, *, most: int) -> pl.DataFrame:
     """The first rows by one aggregate, ties by label; ranked in columns, since a meter may have a million series."""
-    total = pl.col("sum" if meter.decimals is None else "exact").fill_null(0)
+    if meter.decimals is None:
+        sums = [pl.col("sum").fill_null(0)]
+        total = sums[0]
+    else:
+        # Both parts in turn: as one number they could be larger than a column holds.
+        sums = [pl.col(part).fill_null(0) for part in exact.PARTS]
+        total = sums[0] * float(1 << exact.LOW_BITS) + sums[1]
     # Null where there is no value, also where a sum of 0 is divided by none.
     average = pl.when(pl.col("n_value") > 0).then(total / pl.col("n_value"))
-    rank = {"count": pl.col("n"), "sum": total, "avg": average}.get(function, pl.col(function))
-    order = [False] * len(by)
-    return frame.sort(rank, *by, descending=[True, *order], nulls_last=[True, *order]).head(most)
+    known: dict[str, list[pl.Expr]] = {"count": [pl.col("n")], "sum": sums, "avg": [average]}
+    ranks = known.get(function) or [pl.col(function)]
+    falling = [True] * len(ranks) + [False] * len(by)
+    return frame.sort(*ranks, *by, descending=falling, nulls_last=falling).head(most)
 
 
 def values(sums: Sums, functions: Sequence[str], meter: Meter) -> dict[str, Value]:
@@ -87,9 +97,3 @@ def _either(mine: Any, others: Any, both: Any) -> Any:
     if mine is None or others is None:
         return others if mine is None else mine
     return both(mine, others)
-
-
-def ranking(value: Mapping[str, Value], function: str) -> float | Decimal:
-    """What to sort by; nothing comes last."""
-    number = value[function]
-    return Decimal("-Infinity") if number is None else number

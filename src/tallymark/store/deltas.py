@@ -5,6 +5,8 @@ from io import BytesIO
 
 import polars as pl
 
+from tallymark.store import exact
+
 SCHEMA = pl.Schema(
     {
         "meter": pl.Int32,
@@ -13,13 +15,14 @@ SCHEMA = pl.Schema(
         "n": pl.Int64,
         "n_value": pl.Int64,
         "sum": pl.Float64,
-        "exact": pl.Int64,
+        "exact_high": pl.Int64,
+        "exact_low": pl.Int64,
         "min": pl.Float64,
         "max": pl.Float64,
     }
 )
 KEYS = ("meter", "series", "bucket_s")
-AGGREGATES = ("n", "n_value", "sum", "exact", "min", "max")
+AGGREGATES = ("n", "n_value", "sum", *exact.PARTS, "min", "max")
 
 SEPARATOR = "\0"
 """between the label values of a series; events with a NUL in a label are refused at the door"""
@@ -59,16 +62,18 @@ def merge(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 def merged() -> list[pl.Expr]:
     """The aggregates of several rows as one row's: counts add, null + x = x, min and max ignore nulls."""
+    high, low = exact.merged()
     return [
         pl.col("n").sum(),
         pl.col("n_value").sum(),
-        _sum_or_null("sum"),
-        _sum_or_null("exact"),
+        _or_null("sum", pl.col("sum").sum()),
+        _or_null("exact_high", high),
+        _or_null("exact_low", low),
         pl.col("min").min(),
         pl.col("max").max(),
     ]
 
 
-def _sum_or_null(name: str) -> pl.Expr:
+def _or_null(name: str, total: pl.Expr) -> pl.Expr:
     # The sum of nothing is 0 to Polars; here it is null, because 0 would claim that there were values.
-    return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).otherwise(None).alias(name)
+    return pl.when(pl.col(name).count() > 0).then(total).otherwise(None).alias(name)

@@ -29,7 +29,8 @@ class StoreError(Exception):
     StoreError
     ├── PositionConflict   a stretch neither follows the applied position nor lies before it
     ├── WrongLog           positions of another log, or applied beyond the log's end
-    └── UnknownMeter       no live meter of that name
+    ├── UnknownMeter       no live meter of that name
+    └── TooManyRows        an answer longer than whoever asked can use
     """
 
 
@@ -43,6 +44,14 @@ class WrongLog(StoreError):
 
 class UnknownMeter(StoreError):
     """No live meter has this name."""
+
+
+class TooManyRows(StoreError):
+    """The answer has more rows than were allowed; reading stopped there."""
+
+    def __init__(self, most_rows: int) -> None:
+        super().__init__(f"the answer has more than {most_rows:,} rows; ask for less, or group by fewer labels")
+        self.most_rows = most_rows
 
 
 class Registry(Protocol):
@@ -107,13 +116,16 @@ class Snapshot(Protocol):
         start_s: int | None,
         end_s: int | None,
         step_s: int | None,
+        most_rows: int | None = None,
     ) -> "pl.DataFrame":
         """Aggregates of [start_s, end_s), grouped by the labels `by` and, if `step_s` is given, by bucket.
 
         Columns: one text column a label in `by` (named by `model.label_column`),
         `bucket_s` (only with `step_s`; multiples of it since the epoch),
-        `n`, `n_value`, `sum`, `exact`, `min`, `max`. Bounds and step are whole minutes. Without `by` and `step_s` there
-        is always one row. Aggregates that the meter does not compute are null (`n_value` 0).
+        `n`, `n_value`, `sum`, `exact_high` and `exact_low` (see `store.exact`), `min`, `max`.
+        Bounds and step are whole minutes. Without `by` and `step_s` there is always one row. What the meter does not
+        compute is null (`n_value` 0).
+        Raises TooManyRows instead of a longer answer, as soon as it is one; so `most_rows` also bounds the memory.
         """
         ...
 
@@ -169,6 +181,10 @@ class Store(Registry, Sink, Upkeep, Protocol):
 
     def dead_letter_counts(self) -> dict[tuple[str, str], int]:
         """(hop, reason) -> events."""
+        ...
+
+    def last_dead_letter_ms(self, hop: str) -> int | None:
+        """When something last became a dead letter at this hop; None if nothing ever did."""
         ...
 
     def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:

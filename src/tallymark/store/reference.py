@@ -5,14 +5,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tallymark.store import deltas
+from tallymark.store import deltas, exact
 from tallymark.store.model import RegisteredMeter, StretchResult
 
 Number = TypeVar("Number", int, float)
 
 Cell = tuple[int, int, float | None, int | None, float | None, float | None]
-"""n, n_value, sum, exact, min, max"""
+"""n, n_value, sum, exact in units, min, max"""
 NOTHING: Cell = (0, 0, None, None, None, None)
+
+
+def cell(
+    n: int,
+    n_value: int,
+    total: float | None,
+    exact_high: int | None,
+    exact_low: int | None,
+    least: float | None,
+    most: float | None,
+) -> Cell:
+    """The aggregates of one row of deltas or of an answer."""
+    return n, n_value, total, exact.whole(exact_high, exact_low), least, most
 
 
 def add(left: Cell, right: Cell) -> Cell:
@@ -38,9 +51,9 @@ class Reference:
             stretch = result.stretch
             if self.applied.get(stretch.partition, 0) == stretch.start:
                 self.applied[stretch.partition] = stretch.end
-                for meter, series, bucket_s, *cell in deltas.decode(result.deltas).rows():
+                for meter, series, bucket_s, *aggregates in deltas.decode(result.deltas).rows():
                     key = (meter, series, bucket_s)
-                    self.cells[key] = add(self.cells.get(key, NOTHING), tuple(cell))
+                    self.cells[key] = add(self.cells.get(key, NOTHING), cell(*aggregates))
 
     def read(
         self,
@@ -54,17 +67,17 @@ class Reference:
     ) -> dict[tuple[str | int, ...], Cell]:
         """The rows of `Snapshot.read` as (labels of `by`, bucket) -> cell."""
         answer: dict[tuple[str | int, ...], Cell] = {} if by or step_s else {(): NOTHING}
-        for labels, bucket_s, cell in self._of(meter):
+        for labels, bucket_s, found in self._of(meter):
             is_in_range = (start_s is None or bucket_s >= start_s) and (end_s is None or bucket_s < end_s)
             if is_in_range and all(labels[label] in values for label, values in where.items()):
                 key = tuple(labels[label] for label in by) + ((bucket_s // step_s * step_s,) if step_s else ())
-                answer[key] = add(answer.get(key, NOTHING), cell)
+                answer[key] = add(answer.get(key, NOTHING), found)
         return answer
 
     def _of(self, meter: RegisteredMeter) -> Iterator[tuple[dict[str, str], int, Cell]]:
-        for (meter_id, series, bucket_s), cell in self.cells.items():
+        for (meter_id, series, bucket_s), found in self.cells.items():
             if meter_id == meter.meter_id:
-                yield dict(zip(meter.labels, series.split(deltas.SEPARATOR), strict=False)), bucket_s, cell
+                yield dict(zip(meter.labels, series.split(deltas.SEPARATOR), strict=False)), bucket_s, found
 
 
 def _either(left: Number | None, right: Number | None, combine: Callable[[Number, Number], Number]) -> Number | None:

@@ -16,7 +16,6 @@ from tallymark.supervisor.backoff import BackOff
 from tallymark.supervisor.processes import start_time
 
 LOG_BYTES = 10_000_000
-LOG_GENERATIONS = 3
 TAIL_BYTES = 32_768
 WRONG_USAGE = 2
 
@@ -77,8 +76,8 @@ class Child:
         return [pid, start_time(pid) or 0]
 
     def start(self) -> None:
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
         rotate(self.log_file)
-        self._place.unlink(missing_ok=True)
         self.due = None
         self._started = time.monotonic()
         with open(self.log_file, "ab") as log:
@@ -93,6 +92,10 @@ class Child:
                 # Its own group: Ctrl-C reaches the supervisor alone, and whatever the child left behind can be found.
                 process_group=0,
             )
+
+    def keep_log_small(self) -> None:
+        if rotate(self.log_file):
+            self._log_from = 0
 
     def announced(self) -> dict[str, Any] | None:
         """What the running process wrote into the run folder; None until it is ready."""
@@ -112,11 +115,13 @@ class Child:
         # Not reaped yet, so the number of the group cannot belong to anybody else: clear what the child left behind
         # (a JVM whose Python side was killed) before the next one opens the same files.
         self._signal_group(signal.SIGKILL)
+        was_announced = self.announced() is not None
         code = process.wait()
         if process.stdin is not None:
             process.stdin.close()
         self._process = None
-        self._place.unlink(missing_ok=True)
+        if was_announced:  # else it is of another process, whose lock this one may have met
+            self._place.unlink(missing_ok=True)
         lived_s = time.monotonic() - self._started
         return Death(_spoken(code), last_line(self.log_file, self._log_from), lived_s, code == WRONG_USAGE)
 
@@ -139,16 +144,25 @@ class Child:
             os.killpg(self._process.pid, number)
 
 
-def rotate(log_file: Path) -> None:
-    """Move a log file that has grown large aside; the oldest generation goes."""
-    log_file.parent.mkdir(parents=True, exist_ok=True)
-    if not log_file.exists() or log_file.stat().st_size < LOG_BYTES:
-        return
-    for generation in range(LOG_GENERATIONS, 0, -1):
-        older = log_file.with_name(f"{log_file.name}.{generation}")
-        newer = log_file.with_name(f"{log_file.name}.{generation - 1}") if generation > 1 else log_file
-        if newer.exists():
-            newer.replace(older)
+def rotate(log_file: Path) -> bool:
+    """Put the end of a log file that has grown large aside and empty it; True if that was done.
+
+    Emptied, not moved: a role and its JVM hold it open, and go on at its new end. What they write between the copy and
+    the cut is lost, which is the price of not having to talk to them.
+    """
+    try:
+        size = log_file.stat().st_size
+        if size < LOG_BYTES:
+            return False
+        older = log_file.with_name(f"{log_file.name}.1")
+        # Without room for a copy it is emptied all the same: then room matters more.
+        with suppress(OSError), open(log_file, "rb") as log:
+            log.seek(size - LOG_BYTES)
+            older.write_bytes(log.read(LOG_BYTES))
+        os.truncate(log_file, 0)
+    except OSError:
+        return False
+    return True
 
 
 def last_line(log_file: Path, start: int) -> str:

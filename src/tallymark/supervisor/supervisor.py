@@ -89,6 +89,7 @@ class Supervisor:
                 self._after(child, death)
             if child.due is not None and child.due <= time.monotonic():
                 started |= self._start(child)
+            child.keep_log_small()
         if started:
             everyone = {
                 child.spec.name: child.identity for child in (*self._children, *self._companions) if child.running

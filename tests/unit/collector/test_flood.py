@@ -27,9 +27,9 @@ def many_files() -> Iterator[None]:
 @pytest.mark.usefixtures("many_files")
 def test_1500_half_sent_requests_do_not_delay_an_honest_one(collector: Any) -> None:
     heads = (
-        b"POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-length: 8000\r\n\r\n[",
-        b"POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n[",
-        b"POST /v1/events HTTP/1.1\r\nhost: x\r\n",
+        b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-length: 8000\r\n\r\n[",
+        b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n[",
+        b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\n",
     )
     with ExitStack() as stack:
         clients = [stack.enter_context(collector.connect()) for _ in range(1500)]
@@ -82,7 +82,9 @@ def test_bodies_that_are_sent_slowly_are_bounded_too(make: Any) -> None:
     with ExitStack() as stack:
         clients = [stack.enter_context(collector.connect()) for _ in range(10)]
         for client in clients:
-            client.sendall(b"POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n" + b" " * 30_000)
+            client.sendall(
+                b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-length: 60000\r\n\r\n" + b" " * 30_000
+            )
         turned_away = 0
         for client in clients:
             client.settimeout(1.0)
@@ -131,7 +133,7 @@ def test_a_half_sent_body_and_a_waiting_client_do_not_hold_up_the_stop(make: Any
         target=lambda: replies.append(collector.post(EVENT, "/v1/events?wait=applied&timeout=60").status)
     )
     with collector.connect() as client:
-        client.sendall(b"POST /v1/events HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        client.sendall(b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
         waiting.start()
         until(lambda: collector.events(), "the waiting request is durable")
         started = time.monotonic()

@@ -2,10 +2,12 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tallymark.keeper.retention import MARGIN_MS, keep_from, retain_events
+from tallymark.keeper.service import make_rota
 from tallymark.keeper.streams import Stream
 from tallymark.log import LocalLogWriter, LogWriter, Outgoing, open_reader, retain
 from tallymark.settings import Settings
@@ -56,6 +58,13 @@ def test_a_position_beyond_the_log_stops_retention() -> None:
     fill(log, clock, 10, every_s=1)
     with pytest.raises(WrongLog, match="up to 11, but the log ends at 10"):
         keep_from(log, {0: 11}, now_ms=0, keep_ms=0, horizon_ms=0)
+
+
+def test_the_dead_letters_are_held_to_their_room_every_few_seconds() -> None:
+    nothing = cast(Any, None)
+    rota = make_rota(Settings(), nothing, events=nothing, dead=nothing)
+    # In a minute a flood of refused events could have filled the disk.
+    assert {duty.name: duty.every_s for duty in rota._duties}["drop old letters"] <= 5
 
 
 def test_segments_are_deleted_and_what_is_needed_can_still_be_read(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def test_it_folds_rolls_takes_in_letters_and_stops_cleanly(tmp_path: Path) -> No
     two_hours_ago = int(time.time()) // 3600 * 3600 - 2 * 3600
     store = open_store(settings)
     with_letters = open_writer(settings, "dead")
-    rows = pl.DataFrame([(1, "view", two_hours_ago, 5, 0, None, None, None, None)], schema=deltas.SCHEMA, orient="row")
+    row = (1, "view", two_hours_ago, 5, 0, None, None, None, None, None)
+    rows = pl.DataFrame([row], schema=deltas.SCHEMA, orient="row")
     store.apply(
         [StretchResult(Stretch(0, 0, 5), "log", 1, (1,), deltas.encode(rows), Ledger(accepted=5, counted=5))], now_ms=0
     )

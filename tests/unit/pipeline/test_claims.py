@@ -46,18 +46,18 @@ class ListedLog:
         return Ids(high, low, np.array([START_MS + at * 1000 for at, _ in part], np.int64))
 
 
-def law(records: list[tuple[int, int]]) -> list[bool]:
+def law(records: list[tuple[int, int]], horizon_ms: int = HORIZON_MS) -> list[bool]:
     """True where the previous copy lies at most the horizon before."""
     last: dict[int, int] = {}
     duplicates = []
     for at, number in records:
-        duplicates.append(number in last and (at - last[number]) * 1000 <= HORIZON_MS)
+        duplicates.append(number in last and (at - last[number]) * 1000 <= horizon_ms)
         last[number] = at
     return duplicates
 
 
-def run(folder: Path, log: ListedLog, start: int, end: int) -> list[bool]:
-    with Claims(folder, 0, start=start, end=end, horizon_ms=HORIZON_MS, history=log) as claims:
+def run(folder: Path, log: ListedLog, start: int, end: int, horizon_ms: int = HORIZON_MS) -> list[bool]:
+    with Claims(folder, 0, start=start, end=end, horizon_ms=horizon_ms, history=log) as claims:
         return [bool(flag) for flag in claims.duplicates(log.chunk(start, end))]
 
 
@@ -79,7 +79,7 @@ def test_any_history_of_cuts_crashes_zombies_and_lost_files_obeys_the_law(tmp_pa
         answers: list[bool] = []
         while (applied := len(answers)) < len(log.records):
             host = rng.choice(hosts)
-            end = min(len(log.records), applied + rng.randrange(1, 25))
+            end = min(len(log.records), applied + rng.randrange(25))
             answer = run(host, log, applied, end)
             fate = rng.random()
             if fate < 0.25:
@@ -108,6 +108,47 @@ def damage(folder: Path, rng: random.Random) -> None:
             spot = rng.randrange(min(limit, len(content)))
             content[spot] ^= 1 << rng.randrange(8)
             path.write_bytes(content)
+
+
+def test_a_horizon_that_is_changed_and_changed_back_forgets_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(claim_table, "SMALLEST_BITS", 3)
+    for seed in range(60):
+        rng = random.Random(seed)
+        log = a_log(rng)
+        answers: list[bool] = []
+        while (applied := len(answers)) < len(log.records):
+            end = min(len(log.records), applied + rng.randrange(1, 12))
+            horizon_s = rng.choice([2, 10, 10, 40])
+            answers += run(tmp_path / str(seed), log, applied, end, horizon_s * 1000)
+            assert answers[applied:] == law(log.records, horizon_s * 1000)[applied:end], f"seed {seed}"
+
+
+def test_a_catch_up_cut_short_leaves_nothing_behind_for_a_start_further_back(tmp_path, monkeypatch):
+    """The store was put back to an older copy just then: ids beyond the start must not be in the table."""
+    log = ListedLog([(n // 10, n) for n in range(2, 60)])
+    run(tmp_path, log, 0, 5)
+    (tmp_path / "0.side").unlink()
+    ids = log.ids
+
+    def dies_after_two_chunks(start, end):
+        for number, chunk in enumerate(ids(start, end)):
+            if number == 2:
+                raise KeyboardInterrupt
+            yield chunk
+
+    log.ids = dies_after_two_chunks
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, log, 40, 50)
+    log.ids = ids
+    claim_table._opened.clear()
+    assert run(tmp_path, log, 5, 40) == [False] * 35
+
+
+def test_a_log_that_lost_its_oldest_records_is_rebuilt_from_what_is_left(tmp_path):
+    log = ListedLog([(n, n % 7 + 2) for n in range(40)])
+    log.first = 33
+    assert run(tmp_path, log, 36, 40) == [False, False, False, False]  # 33 to 35 hold other ids
+    assert log.read == [(33, 36)]
 
 
 def test_a_new_process_of_the_same_boot_goes_on_without_reading_the_log(tmp_path):
@@ -160,7 +201,8 @@ def test_find_tells_ids_apart_by_all_96_bits(tmp_path):
     table = ClaimTable.create(tmp_path / "t", identity="x", horizon_ms=1, through=0)
     table = table.with_room(3, oldest_ms=START_MS)
     high, low = np.array([7, 7, 9], np.uint64), np.array([1, 2, 1], np.uint32)
-    table.merge(high, low, np.array([START_MS, START_MS + 5, START_MS + 6]), through=3)
+    table.merge(high, low, np.array([START_MS, START_MS + 5, START_MS + 6]))
+    table.finish(3)
     assert table.find(np.array([7, 7, 7, 9], np.uint64), np.array([2, 1, 3, 1], np.uint32)).tolist() == [
         START_MS + 5,
         START_MS,

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tallymark.store import exact
+
 
 def test_a_retried_event_counts_once_even_in_a_later_stretch(path, build):
     #  12:00               12:01
@@ -73,14 +75,22 @@ def test_money_is_summed_as_whole_units(path, build):
     path.meters = build.meters({"name": "m", "event": "sale", "compute": ["sum"], "decimals": 2})
     path.process([[build.event(str(n), name="sale", value=0.1) for n in range(1000)]])
     (row,) = path.deltas(2).iter_rows(named=True)
-    assert (row["exact"], row["sum"]) == (10_000, None)
+    assert (row["exact_high"], row["exact_low"], row["sum"]) == (0, 10_000, None)
+
+
+@pytest.mark.parametrize("amount", [9e13, -9e13])
+def test_a_stretch_of_the_largest_amounts_is_summed_to_the_cent(path, build, amount):
+    path.meters = build.meters({"name": "m", "event": "sale", "compute": ["sum"], "decimals": 2})
+    path.process([[build.event(str(n), name="sale", value=amount) for n in range(1100)]])
+    (row,) = path.deltas(2).iter_rows(named=True)
+    assert exact.whole(row["exact_high"], row["exact_low"]) == 1100 * 100 * int(amount)  # beyond 64 bits
 
 
 def test_a_value_too_large_to_be_exact_counts_as_no_value(path, build):
     path.meters = build.meters({"name": "m", "event": "sale", "compute": ["sum"], "decimals": 2})
     path.process([[build.event("1", name="sale", value=1e300), build.event("2", name="sale", value=1.25)]])
     (row,) = path.deltas(2).iter_rows(named=True)
-    assert (row["n"], row["n_value"], row["exact"]) == (2, 1, 125)
+    assert (row["n"], row["n_value"], row["exact_high"], row["exact_low"]) == (2, 1, 0, 125)
 
 
 def test_where_keeps_only_what_is_true(path, build):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tallymark.log.protocol import LogDamaged, Outgoing
 from tallymark.pipeline.salvage import burial, salvage
-from tallymark.store.model import Stretch
+from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.testing import MemoryLog
 
 
@@ -16,26 +16,57 @@ def a_log(records: int) -> MemoryLog:
     return log
 
 
+class Counting:
+    """Counts by a rule: `fails(offsets, meters)` says whether the task dies. Meters are 1 and 2."""
+
+    def __init__(self, fails):
+        self.fails = fails
+        self.applied: list[StretchResult] = []
+        self.tries = 0
+
+    def count(self, stretch, *, only=None):
+        self.tries += 1
+        meters = set(self.live()) if only is None else set(only)
+        if self.fails(set(range(stretch.start, stretch.end)), meters):
+            raise RuntimeError("task failed")
+        return StretchResult(stretch, "memory", 1, tuple(meters), b"", Ledger())
+
+    def apply(self, result):
+        self.applied.append(result)
+
+    def live(self):
+        return [1, 2]
+
+
+def dies_on(*deadly):
+    return lambda offsets, meters: bool(set(deadly) & offsets)
+
+
 @given(records=st.integers(0, 40), deadly=st.sets(st.integers(0, 39)))
-def test_exactly_the_guilty_are_buried_and_the_rest_is_processed_in_order(records, deadly):
+def test_exactly_the_guilty_are_buried_and_the_rest_is_counted_in_order(records, deadly):
     deadly = {offset for offset in deadly if offset < records}
-    done: list[int] = []
+    counting = Counting(dies_on(*deadly))
+    assert salvage(Stretch(0, 0, records), counting=counting, log=a_log(records)) == sorted(deadly)
+    offsets = [o for result in counting.applied for o in range(result.stretch.start, result.stretch.end)]
+    assert offsets == list(range(records))
+    assert {result.stretch.start for result in counting.applied if result.buried} == deadly
 
-    def process(stretches):
-        for stretch in stretches:
-            offsets = range(stretch.start, stretch.end)
-            if deadly & set(offsets):
-                raise RuntimeError("task failed")
-            done.extend(offsets)
 
-    buried = salvage(
-        Stretch(0, 0, records),
-        process=process,
-        bury=lambda result: done.append(result.stretch.start),
-        log=a_log(records),
-    )
-    assert buried == sorted(deadly)
-    assert done == list(range(records))
+def test_a_meter_that_kills_the_task_is_set_aside_and_the_record_is_counted_by_the_others():
+    counting = Counting(lambda offsets, meters: 5 in offsets and 2 in meters)
+    assert salvage(Stretch(0, 4, 8), counting=counting, log=a_log(8)) == []
+    (guilty,) = [result for result in counting.applied if result.broken]
+    assert (guilty.stretch, guilty.meter_ids, guilty.broken) == (Stretch(0, 5, 6), (1,), {2: "task failed"})
+    assert not any(result.buried for result in counting.applied)
+
+
+def test_a_store_that_fails_is_not_blamed_on_the_records():
+    class LockedStore(Counting):
+        def apply(self, result):
+            raise OSError("database is locked")
+
+    with pytest.raises(OSError, match="locked"):
+        salvage(Stretch(0, 0, 4), counting=LockedStore(dies_on()), log=a_log(4))
 
 
 def test_a_burial_keeps_the_record_and_counts_its_events_as_dead():
@@ -60,26 +91,14 @@ def test_a_record_that_cannot_even_be_read_is_buried_as_damaged():
 
 
 def test_a_worker_killed_while_its_record_is_tried_alone_buries_nothing():
-    tries: list[Stretch] = []
-
-    def process(stretches):
-        tries.extend(stretches)
-        if len(tries) == 1:
-            raise RuntimeError("the worker was killed")
-
-    assert salvage(Stretch(0, 0, 1), process=process, bury=must_not_bury, log=a_log(1)) == []
-    assert tries == [Stretch(0, 0, 1), Stretch(0, 0, 1)]
+    counting = Counting(lambda offsets, meters: counting.tries == 1)
+    assert salvage(Stretch(0, 0, 1), counting=counting, log=a_log(1)) == []
+    assert [result.buried for result in counting.applied] == [False]
 
 
 def test_a_spark_that_died_buries_nothing():
     """It fails every record; all of them stay in the log for the next start."""
-
-    def process(stretches):
-        raise ConnectionError("the JVM is gone")
-
-    with pytest.raises(ConnectionError):
-        salvage(Stretch(0, 0, 16), process=process, bury=must_not_bury, log=a_log(16))
-
-
-def must_not_bury(result):
-    pytest.fail(f"record {result.stretch.start} was buried")
+    counting = Counting(lambda offsets, meters: True)
+    with pytest.raises(RuntimeError):
+        salvage(Stretch(0, 0, 16), counting=counting, log=a_log(16))
+    assert counting.applied == []

@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 
 from tallymark.meters.model import BUILT_IN, Meter
-from tallymark.store import deltas
+from tallymark.store import deltas, exact
 from tallymark.store.model import DeadLetter, Lag, Ledger, LiveMeters, RegisteredMeter, StretchResult, label_column
-from tallymark.store.protocol import UnknownMeter
+from tallymark.store.protocol import TooManyRows, UnknownMeter
 
 
 class FakeStore:
@@ -22,6 +22,7 @@ class FakeStore:
         self.positions: dict[int, int] = {}
         self.lags: list[Lag] = []
         self.letters: dict[tuple[str, str], int] = {}
+        self.last_dead_ms: dict[str, int] = {}
         self.heard: dict[str, tuple[int, dict[str, Any]]] = {}
         self.journal_reads = 0
         self.failure: Exception | None = None
@@ -89,6 +90,9 @@ class FakeStore:
     def dead_letter_counts(self) -> dict[tuple[str, str], int]:
         return self.letters
 
+    def last_dead_letter_ms(self, hop: str) -> int | None:
+        return self.last_dead_ms.get(hop)
+
     def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
         self.heard[role] = (now_ms, dict(facts))
 
@@ -112,6 +116,7 @@ class FakeSnapshot:
         start_s: int | None,
         end_s: int | None,
         step_s: int | None,
+        most_rows: int | None = None,
     ) -> pl.DataFrame:
         assert not any((each or 0) % 60 for each in (start_s, end_s, step_s)), "whole minutes only"
         frame = pl.concat([deltas.empty(), *(frame for _, frame in self._store.journal)])
@@ -127,7 +132,10 @@ class FakeSnapshot:
         if step_s is not None:
             frame = frame.with_columns(pl.col("bucket_s") // step_s * step_s)
             keys.append("bucket_s")
-        return frame.group_by(keys).agg(deltas.merged()) if keys else frame.select(deltas.merged())
+        answer = frame.group_by(keys).agg(deltas.merged()) if keys else frame.select(deltas.merged())
+        if most_rows is not None and answer.height > most_rows:
+            raise TooManyRows(most_rows)
+        return answer
 
     def ledger(self) -> dict[int, Ledger]:
         return self._store.ledgers
@@ -146,6 +154,8 @@ def _row(
     numbers = [event for event in events if event is not None]
     decimals = registered.meter.decimals
     total = sum(numbers) if numbers and decimals is None else None
-    exact = sum(round(number * 10**decimals) for number in numbers) if numbers and decimals is not None else None
+    parts: tuple[int | None, int | None] = (None, None)
+    if numbers and decimals is not None:
+        parts = exact.split(sum(round(number * 10**decimals) for number in numbers))
     least, most = (min(numbers), max(numbers)) if numbers else (None, None)
-    return registered.meter_id, "\0".join(labels), bucket_s, len(events), len(numbers), total, exact, least, most
+    return registered.meter_id, "\0".join(labels), bucket_s, len(events), len(numbers), total, *parts, least, most

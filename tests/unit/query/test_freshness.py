@@ -50,6 +50,33 @@ def test_it_is_complete_through_the_first_record_that_is_not_applied(desk):
     assert fresh(desk)["complete_through"] == "2026-11-15T12:30:30.000Z"
 
 
+def test_a_record_appended_after_the_clock_was_read_does_not_matter(desk):
+    append(desk, 0, after_ms=7)
+    view = StreamView(lambda: desk.log)
+    assert complete_through({}, view, now_ms=desk.now_ms - 7, clock_ms=lambda: desk.now_ms) == desk.now_ms - 7
+
+
+def test_while_a_sync_is_slow_it_does_not_go_beyond_the_record_that_is_being_synced(desk):
+    #  12:30:30           +200             +4 s: now
+    #  [ 0/0: applied     0/1: written, not durable
+    append(desk, 0)
+    append(desk, 0, after_ms=200)
+    desk.log.unsynced = {0: 1}
+    desk.now_ms += 4000
+    desk.store.positions = {0: 1}
+    assert fresh(desk)["complete_through"] == "2026-11-15T12:30:30.200Z"
+
+
+def test_after_the_clock_was_set_back_nobody_knows_while_something_waits(desk):
+    append(desk, 0)
+    append(desk, 0)
+    desk.now_ms -= 3_600_000
+    desk.store.positions = {0: 1}
+    assert (fresh(desk)["complete_through"], fresh(desk)["lag_ms"]) == (None, None)
+    desk.store.positions = {0: 2}
+    assert fresh(desk)["complete_through"] == "2026-11-15T11:30:30.000Z"
+
+
 def test_buckets_after_it_are_not_complete(desk):
     append(desk, 0)
     desk.now_ms += 120_000
@@ -60,12 +87,12 @@ def test_buckets_after_it_are_not_complete(desk):
 def test_before_there_is_a_log_nothing_is_late(desk):
     desk.sources = None
     view = StreamView(_no_log)
-    assert complete_through({}, view, now_ms=5) == 5
-    assert complete_through({0: 0}, view, now_ms=5) == 5
+    assert complete_through({}, view, now_ms=5, clock_ms=lambda: 5) == 5
+    assert complete_through({0: 0}, view, now_ms=5, clock_ms=lambda: 5) == 5
 
 
 def test_counts_without_their_log_are_of_an_unknown_age(desk):
-    assert complete_through({0: 3}, StreamView(_no_log), now_ms=5) is None
+    assert complete_through({0: 3}, StreamView(_no_log), now_ms=5, clock_ms=lambda: 5) is None
 
 
 def test_a_record_that_is_gone_leaves_it_unknown():
@@ -75,7 +102,7 @@ def test_a_record_that_is_gone_leaves_it_unknown():
 
     log = Gone(1)
     log.append([Outgoing(0, b"", 1)])
-    assert complete_through({}, StreamView(lambda: log), now_ms=5) is None
+    assert complete_through({}, StreamView(lambda: log), now_ms=5, clock_ms=lambda: 5) is None
 
 
 def test_a_log_that_comes_later_is_found():
@@ -108,9 +135,10 @@ def test_everything_appended_before_it_is_applied(appends, data):
         records.append((done.append_ms, partition, done.offset))
     ends = {number: standing.synced for number, standing in log.positions().items()}
     applied = {number: data.draw(st.integers(0, end)) for number, end in ends.items()}
-    through = complete_through(applied, StreamView(lambda: log), now_ms=now[0] + 1)
+    later = now[0] + 1
+    through = complete_through(applied, StreamView(lambda: log), now_ms=later, clock_ms=lambda: later)
     missing = [at for at, partition, offset in records if offset >= applied[partition]]
-    assert through == min([*missing, now[0] + 1])
+    assert through == min([*missing, later])
 
 
 def _no_log():

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallymark.query import questions
+
 DAY = "2026-11-15"
 NOON = 1_794_744_000  # 2026-11-15T12:00:00Z
 
@@ -184,6 +186,68 @@ def test_decimals_are_exact_in_the_text_of_the_answer(desk):
     assert b'"sum":100.00,"avg":0.1' in desk.send("GET", "/v1/meters/revenue/total").body
     desk.store.count("revenue", ((), NOON, [90_000_000_000_000.05]))
     assert b'"sum":90000000000100.05,' in desk.send("GET", "/v1/meters/revenue/total").body
+
+
+def test_sums_beyond_64_bits_are_exact_in_the_text_of_the_answer(desk):
+    for _ in range(3):
+        desk.store.count("revenue", ((), NOON, [90_000_000_000_000.25] * 1000))
+    assert b'"sum":270000000000000750.00,' in desk.send("GET", "/v1/meters/revenue/total").body
+    assert b'"sum":270000000000000750.00,' in desk.send("GET", "/v1/meters/revenue/series?step=1h").body
+
+
+def test_top_ranks_sums_beyond_64_bits(desk):
+    desk.ask("/v1/meters/shops", "PUT", {"event": "sale", "by": ["shop"], "compute": ["sum"], "decimals": 2})
+    sales = {"A": [9e13] * 2000, "B": [9e13] * 2000 + [0.01], "C": [-9e13] * 2000, "D": [0.02]}
+    desk.store.count("shops", *(((shop,), NOON, amounts) for shop, amounts in sales.items()))
+    items = desk.ask("/v1/meters/shops/top")["items"]
+    assert [item["labels"]["shop"] for item in items] == ["B", "A", "D", "C"]
+
+
+@pytest.mark.parametrize(
+    ("question", "shown", "left_out"),
+    [("by=video&limit=2", "EC", 3), ("by=video,country&limit=1", "E", 4), ("by=video&limit=5", "ABCDE", None)],
+)
+def test_limit_keeps_the_largest_over_the_whole_range(desk, question, shown, left_out):
+    for minute in range(3):
+        counts = {"A": 1, "B": 2, "C": 3, "D": 9 if minute == 0 else 0, "E": 4}
+        desk.store.count(
+            "views", *(((video, "KR"), NOON + 60 * minute, [None] * n) for video, n in counts.items() if n)
+        )
+    answer = desk.ask(f"/v1/meters/views/series?{question}&from={DAY}T12:00:00Z&to={DAY}T12:03:00Z")
+    lines = {line["labels"]["video"]: [point["count"] for point in line["points"]] for line in answer["series"]}
+    assert sorted(lines) == sorted(shown)
+    assert lines["E"] == [4, 4, 4]
+    assert answer.get("left_out") == left_out
+
+
+def test_limit_of_nothing_is_nothing(desk):
+    assert desk.ask("/v1/meters/views/series?by=video&limit=3")["series"] == []
+
+
+def test_too_many_series_are_refused_before_they_are_read(desk):
+    desk.settings.query.max_points = 200
+    desk.store.count("views", *(((f"v{n}", "KR"), NOON + 60 * m, [None]) for n in range(100) for m in range(3)))
+    series = f"/v1/meters/views/series?from={DAY}T12:00:00Z&to={DAY}T12:03:00Z"
+    problem = desk.refused(f"{series}&by=video")
+    assert (problem.status, problem.code, problem.extra["limit"]) == (400, "over_limit", 200)
+    for way_out in ("limit=", "longer step", "fewer keys", "query.max_points = 200"):
+        assert way_out in problem.detail
+    for asked in ("&by=country", "&by=video&limit=66", "&by=video&video=v1&video=v2", "&by=video&step=1h"):
+        assert desk.ask(series + asked)["series"]
+
+
+def test_few_rows_of_too_many_points_are_refused_too(desk):
+    desk.settings.query.max_points = 200
+    desk.store.count("views", *(((f"v{n}", "KR"), NOON, [None]) for n in range(100)))
+    problem = desk.refused(f"/v1/meters/views/series?by=video&from={DAY}T12:00:00Z&to={DAY}T12:03:00Z")
+    assert (problem.code, problem.extra["limit"], problem.extra["actual"]) == ("over_limit", 200, 300)
+
+
+def test_top_of_more_series_than_can_be_ranked_is_refused(desk, monkeypatch):
+    monkeypatch.setattr(questions, "MOST_ROWS", 50)
+    desk.store.count("views", *(((f"v{n}", "KR"), NOON, [None]) for n in range(51)))
+    assert desk.refused("/v1/meters/views/top?by=video").code == "over_limit"
+    assert desk.ask("/v1/meters/views/top?by=country")["items"]
 
 
 def test_a_broken_meter_says_so_in_its_answers(desk):

@@ -56,7 +56,7 @@ class Service:
         self.log.append([Outgoing(0, b"frame", total)])
         frame = pl.DataFrame(
             [
-                (self.views.meter_id, f"{video}\0{country}", bucket, n, 0, None, None, None, None)
+                (self.views.meter_id, f"{video}\0{country}", bucket, n, 0, None, None, None, None, None)
                 for video, country, bucket, n in rows
             ],
             deltas.SCHEMA,
@@ -110,7 +110,7 @@ def test_answers_do_not_change_when_the_keeper_folds(service):
         "/v1/meters/views/total",
     ]
     before = [{**service.ask(question), "freshness": None} for question in questions]
-    while service.store.fold(most_points=100).entries:
+    while service.store.fold(most_points=100).points:
         pass
     assert [{**service.ask(question), "freshness": None} for question in questions] == before
 
@@ -222,6 +222,28 @@ def test_questions_in_hand_are_answered_when_it_stops(tmp_path):
         assert set(statuses) == {200}
     finally:
         service.close()
+
+
+def test_only_pages_and_names_of_its_own_are_answered(service):
+    def asked(method: str, target: str, **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(service.address, timeout=10)
+        connection.request(method, target, b"{}", headers)
+        answer = connection.getresponse()
+        found = answer.status, json.loads(answer.read()).get("code", "")
+        connection.close()
+        return found
+
+    for host in ("rebound.example", "["):
+        assert asked("GET", "/v1/meters", host=host) == (421, "wrong_host")
+    assert asked("GET", "/v1/meters", host="localhost", origin="https://b.example") == (200, "")
+    for method in ("PUT", "DELETE"):
+        assert asked(method, "/v1/meters/views", origin="https://b.example") == (403, "foreign_origin")
+    assert asked("DELETE", "/v1/meters/nothing", host="localhost:1", origin="http://localhost:1")[0] == 404
+
+
+@pytest.mark.parametrize(("sent", "name"), [("no%20such", "no such"), ("no%2520such", "no%20such"), ("a%2Ftotal", "a")])
+def test_a_path_is_decoded_once(service, sent, name):
+    assert service.ask(f"/v1/meters/{sent}")["meter"] == name
 
 
 def test_only_loopback_is_served(tmp_path):

@@ -10,10 +10,10 @@ from tallymark.log.protocol import Outgoing
 from tallymark.store.model import Lag, Ledger
 
 
-def running(desk, *roles):
+def running(desk, *roles, pid=None):
     desk.settings.run_folder.mkdir(parents=True, exist_ok=True)
     for role in roles:
-        place = {"pid": os.getpid(), "address": None, "ready_ms": desk.now_ms}
+        place = {"pid": pid or os.getpid(), "address": None, "ready_ms": desk.now_ms}
         (desk.settings.run_folder / f"{role}.json").write_text(json.dumps(place))
 
 
@@ -95,6 +95,38 @@ def test_states_of_a_role(desk, file, beat_age_ms, state):
         place.write_text("{" if file == "nonsense" else json.dumps(found))
     (keeper,) = [each for each in desk.ask("/v1/status")["roles"] if each["role"] == "keeper"]
     assert keeper["state"] == state
+
+
+@pytest.mark.parametrize(("file", "state"), [("here", "running"), ("dead", "silent"), (None, "silent")])
+def test_a_beat_from_before_the_clock_was_set_back_proves_nothing(desk, file, state):
+    desk.store.beat("keeper", {}, now_ms=desk.now_ms + 3_600_000)
+    if file:
+        running(desk, "keeper", pid=os.getpid() if file == "here" else _finished_process())
+    (keeper,) = [each for each in desk.ask("/v1/status")["roles"] if each["role"] == "keeper"]
+    assert (keeper["state"], keeper["beat_age_ms"]) == (state, None)
+
+
+@pytest.mark.parametrize(("back_ms", "told"), [(60_000, []), (3_600_000, ["the log's clock is 3,600 s ahead"])])
+def test_a_clock_that_was_set_back_is_said(desk, back_ms, told):
+    running(desk, "collector", "pipeline", "keeper", "query")
+    desk.log.append([Outgoing(0, b"", 1), Outgoing(1, b"", 1)])
+    desk.now_ms -= back_ms
+    for positions in ({0: 1, 1: 1}, {0: 1}):  # also with something waiting: this is no log that cannot be read
+        desk.store.positions = positions
+        problems = desk.ask("/v1/status")["problems"]
+        assert [problem.split(" of this machine")[0] for problem in problems] == told
+
+
+@pytest.mark.parametrize(("age_ms", "healthy"), [(60_000, False), (3_600_001, True)])
+def test_dead_letters_are_a_problem_for_an_hour(whole, age_ms, healthy):
+    whole.store.positions = {0: 1, 1: 2}
+    whole.store.last_dead_ms = {"pipeline": whole.now_ms - age_ms, "collector": whole.now_ms}
+    told = whole.ask("/v1/status")
+    assert (told["healthy"], told["dead"]) == (healthy, 1)
+    if not healthy:
+        assert told["problems"] == [
+            "accepted events could not be counted within the last hour: 1 in all are dead letters"
+        ]
 
 
 def test_a_role_that_has_just_started_need_not_have_beaten_yet(desk):

@@ -12,7 +12,7 @@ from tallymark.meters.model import Meter
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
-from tallymark.store.reference import Reference
+from tallymark.store.reference import Reference, cell
 from tallymark.store.sqlite.store import SqliteStore
 
 DAY = 20_000 * DAY_S
@@ -22,7 +22,7 @@ VIEWS = Meter("views", ("view",), by=("video", "country"), compute=("count", "su
 
 def stretch(start: int, rows: list[tuple[str, int, float]], meter_id: int = 2) -> StretchResult:
     """(series, minute, value) -> a stretch in which each row is one event."""
-    cells = [(meter_id, series, bucket_s, 1, 1, value, None, value, value) for series, bucket_s, value in rows]
+    cells = [(meter_id, series, bucket_s, 1, 1, value, None, None, value, value) for series, bucket_s, value in rows]
     return StretchResult(
         Stretch(0, start, start + len(rows)),
         "log",
@@ -115,7 +115,7 @@ def assert_exact(store: SqliteStore, *batches: StretchResult) -> None:
     meter = store.meter("views")
     with store.snapshot() as snapshot:
         for question in QUESTIONS:
-            found = {row[:-6]: row[-6:] for row in snapshot.read(meter, **question).rows()}
+            found = {row[:-7]: cell(*row[-7:]) for row in snapshot.read(meter, **question).rows()}
             assert found == reference.read(meter, **question)
 
 

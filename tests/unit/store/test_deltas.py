@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.store import deltas
+from tallymark.store import deltas, exact
 
 # Multiples of a quarter add up without rounding, so that the laws hold to the bit.
+LARGEST = (2**53 - 1, 1 - 2**53)
 quarters = st.integers(-4000, 4000).map(lambda quarter: quarter / 4)
 
 
@@ -21,10 +22,11 @@ def rows(draw: st.DrawFn) -> tuple[object, ...]:
     n = draw(st.integers(1, 5))
     values = draw(st.lists(quarters, max_size=n))
     if not values:
-        return (meter, series, minute * 60, n, 0, None, None, None, None)
+        return (meter, series, minute * 60, n, 0, None, None, None, None, None)
     if draw(st.booleans()):
-        return (meter, series, minute * 60, n, len(values), None, int(sum(values) * 4), None, None)
-    return (meter, series, minute * 60, n, len(values), sum(values), None, min(values), max(values))
+        units = sum(draw(st.sampled_from([*LARGEST, int(value * 4)])) for value in values)
+        return (meter, series, minute * 60, n, len(values), None, *exact.split(units), None, None)
+    return (meter, series, minute * 60, n, len(values), sum(values), None, None, min(values), max(values))
 
 
 frames = st.lists(rows(), max_size=8).map(lambda found: pl.DataFrame(found, schema=deltas.SCHEMA, orient="row"))
@@ -57,11 +59,26 @@ def test_decoding_gives_back_what_was_encoded(a: pl.DataFrame) -> None:
 def test_null_plus_x_is_x_and_null_plus_null_stays_null() -> None:
     merged = deltas.merge(
         [
-            pl.DataFrame([(1, "a", 0, 1, 0, None, None, None, None)], schema=deltas.SCHEMA, orient="row"),
-            pl.DataFrame([(1, "a", 0, 2, 1, None, 250, -1.5, None)], schema=deltas.SCHEMA, orient="row"),
+            pl.DataFrame([(1, "a", 0, 1, 0, None, None, None, None, None)], schema=deltas.SCHEMA, orient="row"),
+            pl.DataFrame([(1, "a", 0, 2, 1, None, 0, 250, -1.5, None)], schema=deltas.SCHEMA, orient="row"),
         ]
     )
-    assert merged.rows() == [(1, "a", 0, 3, 1, None, 250, -1.5, None)]
+    assert merged.rows() == [(1, "a", 0, 3, 1, None, 0, 250, -1.5, None)]
+
+
+@given(st.lists(st.sampled_from([*LARGEST, 9 * 10**15, -9 * 10**15, 1, -1, 0]), max_size=200), st.data())
+def test_sums_of_the_largest_amounts_are_those_of_plain_integers(amounts: list[int], data: st.DataObject) -> None:
+    split = data.draw(st.lists(st.integers(1, 20), min_size=1))
+    cells = [(1, "a", 0, 1, 1, None, *exact.split(units), None, None) for units in amounts * 25]
+    parts, rest = [], cells
+    while rest:
+        size = split[len(parts) % len(split)] * 50
+        parts.append(deltas.merge([pl.DataFrame(rest[:size], schema=deltas.SCHEMA, orient="row")]))
+        rest = rest[size:]
+    merged = deltas.merge(parts).rows()
+    found = [exact.whole(row[6], row[7]) for row in merged]
+    assert found == ([sum(amounts) * 25] if amounts else [])
+    assert all(0 <= row[7] < 2**32 for row in merged)
 
 
 def test_deltas_of_another_layout_are_refused() -> None:

@@ -15,6 +15,8 @@ from tallymark.meters.model import Meter
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.store.protocol import TooManyRows
+from tallymark.store.sqlite import reading
 from tallymark.store.sqlite.store import SqliteStore
 
 MIDNIGHT = 20_000 * DAY_S
@@ -27,7 +29,7 @@ def batch(number: int, meter_id: int) -> StretchResult:
     """For each series an event in this hour, a late one in each of the two before, and one two days ago."""
     now = MIDNIGHT + 10 * HOUR_S + number * 600
     cells = [
-        (meter_id, f"v{series}", (now - age) // 60 * 60, 1, 0, None, None, None, None)
+        (meter_id, f"v{series}", (now - age) // 60 * 60, 1, 0, None, None, None, None, None)
         for series in range(SERIES)
         for age in (0, HOUR_S, 2 * HOUR_S, 2 * DAY_S)
     ]
@@ -107,11 +109,57 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("label", ["n", "sum", "min", "bucket_s", "series_id", "meter"])
 def test_a_label_may_be_called_like_a_column_of_the_store(store, label):
     meter = store.put_meter(from_mapping({"name": "odd", "event": "view", "by": [label]}), now_ms=0)
-    row = (meter.meter_id, "A", 60, 3, 0, None, None, None, None)
+    row = (meter.meter_id, "A", 60, 3, 0, None, None, None, None, None)
     blob = deltas.encode(pl.DataFrame([row], deltas.SCHEMA, orient="row"))
     result = StretchResult(Stretch(0, 0, 1), "log", 1, (meter.meter_id,), blob, Ledger(accepted=3, counted=3))
     for step in (lambda: store.apply([result], now_ms=1), lambda: store.fold(most_points=10)):
         step()
         with store.snapshot() as snapshot:
             found = snapshot.read(meter, where={label: ["A"]}, by=[label], start_s=None, end_s=None, step_s=60)
-        assert found.rows() == [("A", 60, 3, 0, None, None, None, None)]
+        assert found.rows() == [("A", 60, 3, 0, None, None, None, None, None)]
+
+
+def test_an_answer_that_is_too_long_is_broken_off(store, monkeypatch):
+    monkeypatch.setattr(reading, "_ROWS_AT_ONCE", 10)
+    meter = store.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=0)
+
+    def ask(most_rows, by=("video",), step_s=None):
+        with store.snapshot() as snapshot:
+            question = {"where": {}, "by": by, "start_s": None, "end_s": None, "step_s": step_s}
+            return snapshot.read(meter, **question, most_rows=most_rows)
+
+    for start, step in ((0, lambda: None), (100, lambda: store.fold(most_points=10_000))):
+        rows = [
+            (meter.meter_id, f"v{video}\0{'KR' if video % 2 else 'DE'}", 60 * minute, 1, 0, *[None] * 5)
+            for video in range(start, start + 100)
+            for minute in range(3)
+        ]
+        blob = deltas.encode(pl.DataFrame(rows, deltas.SCHEMA, orient="row"))
+        result = StretchResult(Stretch(0, start, start + 100), "log", 1, (2,), blob, Ledger(accepted=300, counted=300))
+        store.apply([result], now_ms=1)
+        step()
+        series = start + 100
+        assert ask(series).height == series
+        assert ask(6, ("country",), 60)["n"].sum() == 3 * series  # few rows, however many series they are made of
+        for most, by, step_s in ((series - 1, ("video",), None), (5, ("country",), 60), (20, ("video", "country"), 60)):
+            with pytest.raises(TooManyRows, match=f"more than {most:,} rows"):
+                ask(most, by, step_s)
+
+
+def test_after_an_answer_was_broken_off_the_next_snapshot_is_a_new_one(store, monkeypatch):
+    monkeypatch.setattr(reading, "_ROWS_AT_ONCE", 1)
+    events = store.meter("events")
+    errors = []
+    for number in range(3):
+        rows = [(1, f"e{each}", 60, 1, 0, *[None] * 5) for each in range(5)]
+        blob = deltas.encode(pl.DataFrame(rows, deltas.SCHEMA, orient="row"))
+        ledger = Ledger(accepted=5, counted=5)
+        store.apply([StretchResult(Stretch(0, number, number + 1), "log", 1, (1,), blob, ledger)], now_ms=1)
+        store.fold(most_points=1000)
+        with store.snapshot() as snapshot:
+            found = snapshot.read(events, where={}, by=("event",), start_s=None, end_s=None, step_s=None)
+            assert found["n"].to_list() == [number + 1] * 5
+        # Kept, as a log record or a debugger would: what its traceback holds must not hold the file.
+        with pytest.raises(TooManyRows) as error, store.snapshot() as snapshot:
+            snapshot.read(events, where={}, by=("event",), start_s=None, end_s=None, step_s=None, most_rows=2)
+        errors.append(error)

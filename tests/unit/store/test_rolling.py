@@ -14,7 +14,7 @@ MIDNIGHT = 20_000 * DAY_S
 def count(store: SqliteStore, *events: tuple[str, int]) -> None:
     """Applies and folds one event for each (series, time)."""
     start = store.applied("log").get(0, 0)
-    cells = [(1, series, time_s // 60 * 60, 1, 0, None, None, None, None) for series, time_s in events]
+    cells = [(1, series, time_s // 60 * 60, 1, 0, None, None, None, None, None) for series, time_s in events]
     frame = deltas.merge([pl.DataFrame(cells, schema=deltas.SCHEMA, orient="row")])
     ledger = Ledger(accepted=len(events), counted=len(events))
     stretch = Stretch(0, start, start + len(events))

@@ -14,7 +14,9 @@ NOW_MS = 1_763_208_000_000
 
 def result(start: int, end: int, *, partition: int = 0, log: str = "log-1", **more: object) -> StretchResult:
     """One event an offset, all in one series and minute."""
-    frame = pl.DataFrame([(1, "view", 60, end - start, 0, None, None, None, None)], schema=deltas.SCHEMA, orient="row")
+    frame = pl.DataFrame(
+        [(1, "view", 60, end - start, 0, None, None, None, None, None)], schema=deltas.SCHEMA, orient="row"
+    )
     fields: dict[str, object] = {
         "meters_revision": 1,
         "meter_ids": (1,),
@@ -123,6 +125,15 @@ def test_dead_letters_come_once_and_are_counted_for_ever(store: SqliteStore) -> 
     assert store.prune(now_ms=NOW_MS, journal_keep_ms=0, letter_bytes=150).letters == 1
     assert [letter for _, letter in store.dead_letters()] == [letters[1]]
     assert store.dead_letter_counts() == {("pipeline", "frame_damaged"): 6}
+
+
+def test_when_the_last_dead_letter_came_is_when_it_was_found_however_old_the_record(store: SqliteStore) -> None:
+    assert store.last_dead_letter_ms("pipeline") is None
+    for start, found_ms in ((0, NOW_MS), (1, NOW_MS + 5), (2, NOW_MS - 7)):
+        old = DeadLetter("pipeline", "undecodable", "…", 1, b"x", NOW_MS - 86_400_000, 0, start)
+        store.apply([result(start, start + 1, dead=(old,))], now_ms=found_ms)
+    store.add_letters("dead-log", Stretch(0, 0, 1), [DeadLetter("collector", "bad_time", "…", 1, b"{}", NOW_MS + 60)])
+    assert (store.last_dead_letter_ms("pipeline"), store.last_dead_letter_ms("collector")) == (NOW_MS + 5, NOW_MS + 60)
 
 
 def test_letters_of_the_dead_stream_are_taken_once(store: SqliteStore) -> None:

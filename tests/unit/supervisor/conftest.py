@@ -21,11 +21,13 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from roles import role
+from tallymark.supervisor import child
 from tallymark.supervisor.console import Console
 from tallymark.supervisor.lock import FolderTaken
 from tallymark.supervisor.supervisor import Plan, Supervisor
 
 folder, wanted = Path(sys.argv[2]), json.loads(sys.argv[3])
+child.LOG_BYTES = wanted.get("log_bytes", child.LOG_BYTES)
 console = Console()
 plan = Plan(
     children=[role(name, folder, how, stop_s=wanted.get("stop_s", 5.0)) for name, how in wanted["children"].items()],

@@ -43,6 +43,11 @@ if behaviour == "with_jvm":
     jvm = subprocess.Popen(["sleep", "1000"])
     with open(f"{folder}/jvm", "w") as file:
         file.write(str(jvm.pid))
+if behaviour == "chatty":
+    import subprocess
+    chat = "import time\\nwhile True: print('%s ' * 50, flush=True); time.sleep(0.002)"
+    subprocess.Popen([sys.executable, "-S", "-c", chat % "jvm"])
+    threading.Thread(target=exec, args=(chat % "role", {}), daemon=True).start()
 if behaviour != "slow":
     announce()
 while True:

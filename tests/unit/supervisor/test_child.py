@@ -32,21 +32,36 @@ def test_back_off_is_never_none_and_never_endless(lives):
     assert all(0.2 <= back_off.after_death(lived_s=lived) <= 30.0 for lived in lives)
 
 
-def test_a_large_log_file_is_moved_aside_and_the_oldest_goes(tmp_path, monkeypatch):
+def test_of_a_large_log_file_the_end_is_put_aside_and_who_writes_it_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(child, "LOG_BYTES", 10)
-    log_file = tmp_path / "logs" / "keeper.log"
-    for number in range(6):
-        rotate(log_file)
-        log_file.write_text(f"run number {number}")
-    kept = {path.name: path.read_text()[-1] for path in log_file.parent.iterdir()}
-    assert kept == {"keeper.log": "5", "keeper.log.1": "4", "keeper.log.2": "3", "keeper.log.3": "2"}
+    log_file = tmp_path / "keeper.log"
+    with open(log_file, "ab", buffering=0) as log:
+        for number in range(6):
+            log.write(b"a long beginning, run %d" % number)
+            assert rotate(log_file)
+            assert log_file.read_bytes() == b""
+        log.write(b"run 6")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "keeper.log": "run 6",
+        "keeper.log.1": "ing, run 5",
+    }
+
+
+def test_a_large_log_file_is_emptied_even_if_there_is_no_room_for_a_copy(tmp_path, monkeypatch):
+    monkeypatch.setattr(child, "LOG_BYTES", 10)
+    log_file = tmp_path / "keeper.log"
+    log_file.write_text("x" * 100)
+    (tmp_path / "keeper.log.1").mkdir()
+    assert rotate(log_file)
+    assert log_file.stat().st_size == 0
 
 
 def test_a_small_log_file_is_appended_to(tmp_path):
     log_file = tmp_path / "keeper.log"
     log_file.write_text("small")
-    rotate(log_file)
+    assert not rotate(log_file)
     assert log_file.read_text() == "small"
+    assert not rotate(tmp_path / "none.log")
 
 
 @pytest.mark.parametrize(

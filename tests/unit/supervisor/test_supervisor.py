@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 from tallymark.supervisor.processes import start_time
@@ -99,6 +100,36 @@ def test_what_keeps_dying_is_restarted_more_and_more_slowly_and_said_so(start):
     assert all("ended with code 3" in line and "the disk is on fire" in line for line in lines)
     assert "keeper.log" in lines[4]
     assert "every 30 s" in lines[4]
+
+
+def test_the_log_file_of_a_chatty_child_stays_small_while_it_runs(start, tmp_path: Path):
+    run = start({"pipeline": "chatty"}, log_bytes=20_000).until_said("ready")
+    log_file, older = tmp_path / "logs" / "pipeline.log", tmp_path / "logs" / "pipeline.log.1"
+    sizes = []
+
+    def has_shrunk_twice() -> bool:
+        sizes.append(log_file.stat().st_size)
+        return sum(after < before for before, after in pairwise(sizes)) >= 2
+
+    wait_until(has_shrunk_twice)
+    assert older.stat().st_size == 20_000
+    pid = run.pid("pipeline")
+    os.killpg(pid, signal.SIGSTOP)
+    # Both go on writing at the end: nothing is left out, nothing filled with zeros.
+    kept = log_file.read_bytes() + older.read_bytes()
+    assert b"jvm jvm" in kept
+    assert b"role role" in kept
+    assert b"\0" not in kept
+    os.killpg(pid, signal.SIGKILL)
+
+
+def test_what_another_process_announced_is_not_taken_back(start, tmp_path: Path):
+    # A keeper that somebody started by hand has the folder's lock, so that of `up` ends at once, again and again.
+    (tmp_path / "run").mkdir()
+    place = tmp_path / "run" / "keeper.json"
+    place.write_text('{"pid": 1}')
+    start({"keeper": "crashing"}).until_said("keeper has died 5 times in a row")
+    assert place.read_text() == '{"pid": 1}'
 
 
 def test_wrong_settings_end_the_start_instead_of_being_tried_again(start):

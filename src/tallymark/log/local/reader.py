@@ -127,7 +127,10 @@ class PartitionReader:
         )
 
     def append_ms(self, offset: int) -> int:
-        self._check(offset, offset + 1)
+        # The entry of a record is written before `end` moves, so it is there while the record is being synced.
+        standing = self._mark.read()
+        if not standing.synced <= offset < standing.end:
+            self._check(offset, offset + 1)
         return self._segment(offset).entry(offset).append_ms
 
     def offset_at(self, append_ms: int) -> int:

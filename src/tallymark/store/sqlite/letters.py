@@ -9,8 +9,11 @@ from tallymark.store.sqlite.marks import add_to_mark, read_mark
 _COLUMNS = "hop, reason, detail, events, raw, at_ms, partition, offset"
 
 
-def add_letters(connection: sqlite3.Connection, letters: Iterable[DeadLetter]) -> None:
-    """Within a transaction that moves the position they came from, which is what makes this happen once."""
+def add_letters(connection: sqlite3.Connection, letters: Iterable[DeadLetter], *, now_ms: int | None = None) -> None:
+    """Within a transaction that moves the position they came from, which is what makes this happen once.
+
+    `now_ms` is when they were found to be dead, if that was later than what the letters say: after a long backlog.
+    """
     for letter in letters:
         connection.execute(
             f"INSERT INTO letters ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -26,8 +29,9 @@ def add_letters(connection: sqlite3.Connection, letters: Iterable[DeadLetter]) -
             ),
         )
         connection.execute(
-            "INSERT INTO letter_counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET events = events + excluded.events",
-            (letter.hop, letter.reason, letter.events),
+            "INSERT INTO letter_counts VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+            " events = events + excluded.events, last_ms = MAX(last_ms, excluded.last_ms)",
+            (letter.hop, letter.reason, letter.events, letter.at_ms if now_ms is None else now_ms),
         )
         add_to_mark(connection, "letter_bytes", len(letter.raw))
 
@@ -40,6 +44,11 @@ def newest_letters(connection: sqlite3.Connection, *, limit: int) -> list[tuple[
 def letter_counts(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
     rows = connection.execute("SELECT hop, reason, events FROM letter_counts ORDER BY hop, reason")
     return {(hop, reason): events for hop, reason, events in rows}
+
+
+def last_letter_ms(connection: sqlite3.Connection, hop: str) -> int | None:
+    last: int | None = connection.execute("SELECT MAX(last_ms) FROM letter_counts WHERE hop = ?", (hop,)).fetchone()[0]
+    return last
 
 
 def drop_oldest_letters(connection: sqlite3.Connection, *, keep_bytes: int, most: int = 500) -> int:

@@ -5,20 +5,26 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from tallymark.store import exact
 from tallymark.store.deltas import AGGREGATES, merged
 from tallymark.store.grains import GRAINS
 
 COLUMNS = ("series_id", "bucket_s", *AGGREGATES)
 
-SUMMED = "SUM(n), SUM(n_value), SUM(sum), SUM(exact), MIN(min), MAX(max)"
+SUMMED = f"SUM(n), SUM(n_value), SUM(sum), {exact.SUM_HIGH}, {exact.SUM_LOW}, MIN(min), MAX(max)"
+"""in the order of `AGGREGATES`"""
 
 _ADD = {
     grain_s: f"""
-    INSERT INTO points_{grain_s} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    INSERT INTO points_{grain_s} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
         n = n + excluded.n,
         n_value = n_value + excluded.n_value,
         sum = COALESCE(sum + excluded.sum, sum, excluded.sum),
-        exact = COALESCE(exact + excluded.exact, exact, excluded.exact),
+        exact_high = COALESCE(
+            exact_high + excluded.exact_high + ((exact_low + excluded.exact_low) >> {exact.LOW_BITS}),
+            exact_high, excluded.exact_high),
+        exact_low = COALESCE(
+            (exact_low + excluded.exact_low) & {(1 << exact.LOW_BITS) - 1}, exact_low, excluded.exact_low),
         min = MIN(COALESCE(min, excluded.min), COALESCE(excluded.min, min)),
         max = MAX(COALESCE(max, excluded.max), COALESCE(excluded.max, max))
     """

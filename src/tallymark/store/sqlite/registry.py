@@ -8,7 +8,7 @@ import msgspec
 from tallymark.meters.model import BUILT_IN, Meter
 from tallymark.store.model import LiveMeters, RegisteredMeter
 from tallymark.store.protocol import StoreError, UnknownMeter
-from tallymark.store.sqlite.connection import Connections, reading, writing
+from tallymark.store.sqlite.connection import Connections, reading, writing_durably
 from tallymark.store.sqlite.marks import add_to_mark, read_mark
 
 # The newest version of every meter that is not deleted. A version is broken as a whole, whichever partition it was.
@@ -46,7 +46,7 @@ class SqliteRegistry:
 
     def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
         connection = self._connections.mine()
-        with writing(connection):
+        with writing_durably(connection):
             known = {registered.meter.name: registered for registered in _newest(connection)}.get(meter.name)
             if known is not None and known.meter == meter:
                 return known
@@ -69,7 +69,7 @@ class SqliteRegistry:
     def delete_meter(self, name: str, *, now_ms: int) -> None:
         """Its points stay; defined again, it is a new version that counts from zero."""
         connection = self._connections.mine()
-        with writing(connection):
+        with writing_durably(connection):
             if name == BUILT_IN.name:
                 raise StoreError(f"the meter {name} is built in and cannot be deleted")
             _find(_newest(connection), name)

@@ -94,6 +94,9 @@ class SqliteStore:
     def dead_letter_counts(self) -> dict[tuple[str, str], int]:
         return letters.letter_counts(self._connection)
 
+    def last_dead_letter_ms(self, hop: str) -> int | None:
+        return letters.last_letter_ms(self._connection, hop)
+
     def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
         self._connection.execute(
             "INSERT OR REPLACE INTO beats VALUES (?, ?, ?)", (role, now_ms, msgspec.json.encode(facts).decode())

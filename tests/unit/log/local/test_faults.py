@@ -4,10 +4,11 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tallymark.log import Appended, LocalLogWriter, NotAppended, Outgoing
+from tallymark.log import Appended, LocalLogWriter, LogLost, NotAppended, Outgoing
 from tallymark.log.local.disk import Disk
 from tallymark.log.local.reader import LocalLogReader
 
@@ -58,6 +59,38 @@ class FaultyDisk(Disk):
     def free_bytes(self, folder: Path) -> int:
         self._may_fail("free_bytes")
         return self.free
+
+
+class WatchedDisk(Disk):
+    """Calls somebody in the middle of each sync."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self.look = look
+
+    def sync(self, file: int) -> None:
+        self.look()
+
+
+def test_while_it_is_synced_a_record_has_an_append_time_and_nothing_more(
+    open_log: OpenLog, reader_of: ReaderOf, clock: Any
+) -> None:
+    told: list[tuple[int, int]] = []
+
+    def look() -> None:
+        reader = reader_of()
+        standing = reader.positions()[0]
+        if standing.end > standing.synced:
+            told.append((standing.synced, reader.append_ms(0, standing.synced)))
+            with pytest.raises(LogLost):
+                reader.read(0, standing.synced, standing.end)
+            with pytest.raises(LogLost):
+                reader.append_ms(0, standing.end)
+
+    log = open_log(disk=WatchedDisk(look))
+    for number in range(3):
+        clock.ms = 1_000_000 + number
+        log.append(frames(f"record {number}"))
+    assert told == [(0, 1_000_000), (1, 1_000_001), (2, 1_000_002)]
 
 
 @pytest.fixture

@@ -1,0 +1,37 @@
+"""Exact sums: integers in two parts, because 64 bits do not hold a thousand large amounts of money.
+
+units = high * 2^32 + low, with 0 <= low < 2^32. The parts are added apart and the carry moves up after each sum. So one
+sum may take 2^31 rows before `low` is full (an event is a row when its stretch is counted, later a row is a bucket),
+and `high` is full beyond 2^95 units: 4 * 10^12 events of the largest value that counts, 2^53 units.
+"""
+
+import polars as pl
+
+LOW_BITS = 32
+_BASE = 1 << LOW_BITS
+
+PARTS = ("exact_high", "exact_low")
+
+SUM_HIGH = f"SUM(exact_high) + (SUM(exact_low) >> {LOW_BITS})"
+SUM_LOW = f"SUM(exact_low) & {_BASE - 1}"
+
+
+def split(units: int) -> tuple[int, int]:
+    """(high, low)"""
+    return units >> LOW_BITS, units & (_BASE - 1)
+
+
+def whole(high: int | None, low: int | None) -> int | None:
+    """The units again, as a Python integer; None where there was no value."""
+    return None if high is None or low is None else (high << LOW_BITS) + low
+
+
+def summed(units: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """The parts of the sum of a column of units below 2^53; the carry is left to the first merge."""
+    return (units // _BASE).sum(), (units % _BASE).sum()
+
+
+def merged() -> tuple[pl.Expr, pl.Expr]:
+    """The parts of the sum of the columns `exact_high` and `exact_low`; 0 for nothing, as sums are to Polars."""
+    high, low = (pl.col(part).sum() for part in PARTS)
+    return high + low // _BASE, low % _BASE

@@ -1,0 +1,85 @@
+"""The seam to Spark: what the planner says, without a Spark."""
+
+import json
+
+import pytest
+
+from tallymark import log as logs
+from tallymark.log.protocol import Outgoing
+from tallymark.pipeline import source
+from tallymark.pipeline.session import _configuration
+from tallymark.pipeline.source import Plan, StretchStream, decode_plan, encode_plan
+from tallymark.settings import Settings
+from tallymark.store import open_store
+from tallymark.store.model import Ledger, Stretch, StretchResult
+
+
+@pytest.fixture
+def planning(tmp_path, build):
+    """A log of twelve partitions with three records each, an empty store, and a reader over both."""
+    settings = Settings(data=str(tmp_path))
+    settings.log.partitions = 12
+    writer, store = logs.open_writer(settings, "events"), open_store(settings)
+    count, content = build.payload([build.event("a")])
+    writer.append([Outgoing(partition, content, count) for partition in range(12) for _ in range(3)])
+    plan = Plan(logs.address(settings, "events"), str(settings.store_file), "claims", 600_000, 10**6, 10**9)
+    yield plan, store, writer
+    writer.close()
+    store.close()
+    for cached in (source.open_log, source._sink, source._registry):
+        cached.cache_clear()
+
+
+def apply(store, identity, partition, start, end):
+    store.apply([StretchResult(Stretch(partition, start, end), identity, 1, (1,), b"", Ledger())], now_ms=1)
+
+
+def test_the_first_answer_stays_whatever_is_applied_meanwhile(planning):
+    plan, store, writer = planning
+    reader = StretchStream(encode_plan(plan))
+    first = reader.initialOffset()
+    apply(store, writer.identity, 0, 0, 2)
+    assert reader.initialOffset() == first
+    assert StretchStream(encode_plan(plan)).initialOffset()["0"] == 2
+
+
+def test_offsets_are_the_same_text_when_nothing_is_new(planning):
+    plan, _, _ = planning
+    reader = StretchStream(encode_plan(plan))
+    end = reader.latestOffset(reader.initialOffset())
+    # Spark hands them back as it parsed them, in whatever order.
+    shuffled = dict(sorted(end.items(), reverse=True))
+    assert json.dumps(reader.latestOffset(shuffled)) == json.dumps(end)
+    assert list(end) == [str(partition) for partition in range(12)]
+
+
+def test_what_another_driver_applied_is_clipped_from_the_plan(planning):
+    plan, store, writer = planning
+    reader = StretchStream(encode_plan(plan))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    apply(store, writer.identity, 0, 0, 3)
+    apply(store, writer.identity, 1, 0, 2)
+    stretches = [task.stretch for task in reader.partitions(start, end)]
+    assert stretches == [Stretch(1, 2, 3), *(Stretch(partition, 0, 3) for partition in range(2, 12))]
+
+
+def test_a_batch_is_bounded_by_events(planning):
+    plan, _, _ = planning
+    plan = decode_plan(encode_plan(Plan(plan.log, plan.store_file, "claims", 1, max_events=24, max_bytes=10**9)))
+    reader = StretchStream(encode_plan(plan))
+    assert set(reader.latestOffset(reader.initialOffset()).values()) == {2}
+
+
+def test_live_meters_travel_with_each_task_and_can_be_narrowed(planning):
+    plan, _, _ = planning
+    reader = StretchStream(encode_plan(plan))
+    start = reader.initialOffset()
+    (task, *_) = reader.partitions(start, reader.latestOffset(start))
+    assert [meter.meter_id for meter in task.live.meters] == [1]
+    (bare, *_) = source.tasks(Plan(**{**vars(plan), "only_meters": frozenset()}), [Stretch(0, 0, 1)])
+    assert bare.live.meters == ()
+
+
+def test_a_failed_task_has_four_attempts():
+    assert _configuration(Settings())["spark.master"] == "local[*,4]"
