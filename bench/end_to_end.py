@@ -35,8 +35,8 @@ class Load:
     lag_reach: Reach | None = None
 
 
-# Each connection has one request of at most 1,000 events under way: with the default of four a round trip of 45 ms, not
-# Tallymark, would be what limits the rate.
+# A connection has one request of at most 1,000 events under way: 100,000 events a second over the default of four would
+# need every answer within 40 ms.
 ZIPF = ("--keys", "10000", "--duplicates", "0.02", "--connections", "8")
 LOADS = (
     Load("10,000/s", ("--rate", "10000", *ZIPF)),

@@ -1,9 +1,10 @@
 """Stock Spark on the same events: JSON lines, `dropDuplicatesWithinWatermark`, a window aggregation, SQLite.
 
-Run as a program (`python -m bench.stock_spark FOLDER WARM_BATCHES`) it is the job itself, in a process tree of its own as ours is.
-It gets what ours gets: the machine's cores, batches of 400,000 and three of them to warm up. Both matter: with batches
-of 100,000 and two to warm up an event costs it 47 us, so 26 (2 busy cores), and so a quick run says little of it.
-Its state holds only the ids of this run, while our claim table is pre-filled: that favours stock Spark.
+Run as a program (`python -m bench.stock_spark FOLDER WARM_BATCHES`) it is the job itself, in a process tree of its own
+as ours is. It gets what ours gets: the machine's cores, batches of 400,000, three of them to warm up. Both matter: on
+a shared machine single runs gave 47 us an event with batches of 100,000 after two, 37 with 400,000 after one, 26 with
+400,000 after three. So a quick run says little about it. Its state holds only the ids of this run, while our claim
+table is pre-filled: that favours stock Spark.
 """
 
 import json
