@@ -74,10 +74,7 @@ class Service:
         total = sum(views.values())
         self.accept(total + duplicate)
         minute = now_ms // 60_000 * 60
-        rows = [
-            (self.views.meter_id, "\0".join(labels), minute, n, 0, *[None] * 5)
-            for labels, n in views.items()
-        ]
+        rows = [(self.views.meter_id, "\0".join(labels), minute, n, 0, *[None] * 5) for labels, n in views.items()]
         rows.append((1, "view", minute, total, 0, *[None] * 5))
         result = StretchResult(
             Stretch(0, self.offset, self.offset + 1),

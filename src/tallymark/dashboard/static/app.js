@@ -129,7 +129,7 @@ function letters(found) {
 }
 
 function choices() {
-  options($("meter"), page.meters.filter((meter) => meter.labels.length).map((meter) => meter.name), ["demo_views", "events"]);
+  options($("meter"), page.meters.filter((meter) => meter.labels.length).map((meter) => meter.name), ["demo_views", "views", "events"]);
   const meter = chosen();
   options($("key"), meter?.labels ?? []);
   options($("fn"), meter?.compute ?? []);
