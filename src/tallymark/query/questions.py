@@ -30,7 +30,7 @@ Labels = tuple[str, ...]
 def total(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     """One number an aggregate, of all time or of a range."""
     question = understood.total(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms())
-    with sources.store.snapshot() as snapshot:
+    with sources.snapshot() as snapshot:
         frame = _read(snapshot, question)
         fresh = _fresh(sources, snapshot)
     sums = Sums()
@@ -46,7 +46,7 @@ def series(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     question = understood.series(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms(), limits=limits)
     edges = question.edges
     assert edges is not None
-    with sources.store.snapshot() as snapshot:
+    with sources.snapshot() as snapshot:
         try:
             frame, left_out = _over_time(snapshot, question, edges, limits)
         except TooManyRows as error:
@@ -75,7 +75,7 @@ def top(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     """The largest series by one aggregate; ties by label."""
     limits = sources.settings.query
     question = understood.top(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms(), limits=limits)
-    with sources.store.snapshot() as snapshot:
+    with sources.snapshot() as snapshot:
         try:
             first, _ = _largest(snapshot, question)
         except TooManyRows:

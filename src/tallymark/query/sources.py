@@ -1,14 +1,16 @@
 """What answers are made from: the store, the ends of the log, the settings and a clock."""
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tallymark import log as logs
 from tallymark.log.protocol import LogError, LogReader, Positions
+from tallymark.query.cache import Remembering, RowCache
 from tallymark.settings import Settings
-from tallymark.store.protocol import Store
+from tallymark.store.protocol import Snapshot, Store
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,13 @@ class Sources:
     refused: "LogView"
     settings: Settings
     clock_ms: Callable[[], int]
+    cache: RowCache = field(default_factory=RowCache)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """One moment of the store; what was read of it lately is remembered."""
+        with self.store.snapshot() as snapshot:
+            yield Remembering(snapshot, self.cache)
 
 
 class LogView(Protocol):

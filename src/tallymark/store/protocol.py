@@ -129,6 +129,11 @@ class Snapshot(Protocol):
         """
         ...
 
+    @property
+    def journal_end(self) -> int:
+        """The last batch that this moment has: with the same one, every answer is the same."""
+        ...
+
     def ledger(self) -> dict[int, Ledger]:
         """Per partition."""
         ...

@@ -137,6 +137,10 @@ class FakeSnapshot:
             raise TooManyRows(most_rows)
         return answer
 
+    @property
+    def journal_end(self) -> int:
+        return len(self._store.journal)
+
     def ledger(self) -> dict[int, Ledger]:
         return self._store.ledgers
 

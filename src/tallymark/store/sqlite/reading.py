@@ -55,6 +55,10 @@ class SqliteSnapshot:
         answer.add(self._waiting(question))
         return answer.whole()
 
+    @property
+    def journal_end(self) -> int:
+        return self.marks.journal_end
+
     def ledger(self) -> dict[int, Ledger]:
         return {partition: Ledger(*terms) for partition, *terms in self._connection.execute("SELECT * FROM ledger")}
 
