@@ -36,8 +36,9 @@ run: setup ## run the whole path here, with demo traffic (DEMO=0 without)
 test: setup-test ## all tests
 	$(BIN)/pytest
 
+# Without the two exhaustive tests of the store: every crash, and random histories.
 test-quick: setup-test ## the inner loop, under two minutes
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest tests/unit --ignore tests/unit/store/test_crashes.py --ignore tests/unit/store/test_counts.py
 
 bench: setup-test ## the figures: one table and a JSON file in bench/results
 	$(BIN)/python -m bench

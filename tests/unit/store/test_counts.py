@@ -158,5 +158,5 @@ class Counting(RuleBasedStateMachine):
         return self.reference.read(self.meters[name], **question)
 
 
-Counting.TestCase.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+Counting.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
 TestCounting = Counting.TestCase
