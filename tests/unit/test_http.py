@@ -19,5 +19,6 @@ def test_not_loopback(host):
 
 @pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
 def test_a_free_port_can_be_had(host, family):
-    with socket.create_server((host, free_port(host)), family=family):
-        pass
+    port = free_port(host)
+    with socket.create_server((host, port), family=family) as server:
+        assert server.getsockname()[1] == port

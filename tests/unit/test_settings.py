@@ -60,7 +60,7 @@ def test_the_environment_of_the_process_is_read_unless_one_is_given(monkeypatch)
 
 
 def test_variables_of_commands_are_not_settings():
-    load(environment={"TALLYMARK_URL": "http://x", "TALLYMARK_KEY": "k"})
+    assert load(environment={"TALLYMARK_URL": "http://x", "TALLYMARK_KEY": "k"}) == Settings()
 
 
 def test_one_load_leaves_no_trace_in_the_next():

@@ -214,6 +214,7 @@ def test_quiet_streams_are_kept_open(desk, monkeypatch):
     async def scene(listening):
         page = await listening.open()
         await until(lambda: page.sent.count(b": still here\n\n") >= 2)
+        assert page.events("end") == []
 
     play(desk, scene)
 

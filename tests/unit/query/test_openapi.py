@@ -17,12 +17,16 @@ def test_every_route_is_in_it(desk):
 
 def test_every_documented_parameter_is_taken(desk):
     examples = {name: parameter.example for name, parameter in PARAMETERS.items()} | {"by": "video"}
+    taken = set()
     for path, methods in desk.ask("/openapi.json")["paths"].items():
         for parameter in methods.get("get", {}).get("parameters", []):
             name = parameter["name"]
             if parameter["in"] == "query" and name != "label" and not path.endswith("/live"):
                 needed = "&by=video" if path.endswith("/top") and name != "by" else ""
-                desk.ask(f"{path.format(name='views')}?{name}={examples[name]}{needed}")
+                answer = desk.ask(f"{path.format(name='views')}?{name}={examples[name]}{needed}")
+                assert answer["meter"] == "views"
+                taken.add(name)
+    assert taken >= {"from", "to", "step", "by", "k", "fn", "tz"}
 
 
 def test_reserved_words_are_those_of_the_contract():
