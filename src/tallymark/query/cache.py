@@ -2,13 +2,11 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable
 
 import polars as pl
 
 from tallymark import telemetry
-from tallymark.store.model import Lag, Ledger, RegisteredMeter
-from tallymark.store.protocol import Snapshot
 
 # About 30 MB at the widest; a dashboard asks some ten questions over and over.
 MOST_ROWS = 400_000
@@ -45,44 +43,3 @@ class RowCache:
                 while self._held > self._most_rows:
                     self._held -= max(1, self._rows.popitem(last=False)[1].height)
         return rows
-
-
-class Remembering:
-    """A snapshot whose reads go through the cache."""
-
-    def __init__(self, snapshot: Snapshot, cache: RowCache) -> None:
-        self._snapshot = snapshot
-        self._cache = cache
-
-    @property
-    def journal_end(self) -> int:
-        return self._snapshot.journal_end
-
-    def read(
-        self,
-        meter: RegisteredMeter,
-        *,
-        where: Mapping[str, Sequence[str]],
-        by: Sequence[str],
-        start_s: int | None,
-        end_s: int | None,
-        step_s: int | None,
-        most_rows: int | None = None,
-    ) -> pl.DataFrame:
-        filters = tuple((label, tuple(wanted)) for label, wanted in where.items())
-        return self._cache.read(
-            (meter.meter_id, filters, tuple(by), start_s, end_s, step_s, most_rows),
-            applied=self.journal_end,
-            read=lambda: self._snapshot.read(
-                meter, where=where, by=by, start_s=start_s, end_s=end_s, step_s=step_s, most_rows=most_rows
-            ),
-        )
-
-    def ledger(self) -> dict[int, Ledger]:
-        return self._snapshot.ledger()
-
-    def applied(self) -> dict[int, int]:
-        return self._snapshot.applied()
-
-    def lag(self, *, since_ms: int) -> Lag | None:
-        return self._snapshot.lag(since_ms=since_ms)

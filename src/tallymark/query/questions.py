@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from tallymark.query import question as understood
+from tallymark.query.cache import RowCache
 from tallymark.query.freshness import Freshness, freshness
 from tallymark.query.meters_api import known_meter
 from tallymark.query.moments import spoken_s
@@ -14,7 +15,6 @@ from tallymark.query.question import Question
 from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
 from tallymark.query.values import Sums, largest, rows, unknown, values
-from tallymark.settings import QuerySettings
 from tallymark.store.deltas import merged
 from tallymark.store.model import label_column
 from tallymark.store.protocol import Snapshot, TooManyRows
@@ -30,8 +30,8 @@ Labels = tuple[str, ...]
 def total(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     """One number an aggregate, of all time or of a range."""
     question = understood.total(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms())
-    with sources.snapshot() as snapshot:
-        frame = _read(snapshot, question)
+    with sources.store.snapshot() as snapshot:
+        frame = _read(sources.cache, snapshot, question)
         fresh = _fresh(sources, snapshot)
     sums = Sums()
     for _, row in rows(frame, ()):
@@ -46,9 +46,9 @@ def series(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     question = understood.series(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms(), limits=limits)
     edges = question.edges
     assert edges is not None
-    with sources.snapshot() as snapshot:
+    with sources.store.snapshot() as snapshot:
         try:
-            frame, left_out = _over_time(snapshot, question, edges, limits)
+            frame, left_out = _over_time(sources, snapshot, question, edges)
         except TooManyRows as error:
             is_ours = error.most_rows < MOST_ROWS
             raise understood.too_many_points(None, limits) if is_ours else understood.too_many_rows(MOST_ROWS) from None
@@ -75,9 +75,9 @@ def top(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     """The largest series by one aggregate; ties by label."""
     limits = sources.settings.query
     question = understood.top(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms(), limits=limits)
-    with sources.snapshot() as snapshot:
+    with sources.store.snapshot() as snapshot:
         try:
-            first, _ = _largest(snapshot, question)
+            first, _ = _largest(sources, snapshot, question)
         except TooManyRows:
             raise understood.too_many_rows(MOST_ROWS) from None
         fresh = _fresh(sources, snapshot)
@@ -91,28 +91,33 @@ def top(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     return {**_head(question), "items": items, "range": question.range.spoken(), **_foot(question, fresh)}
 
 
-def _over_time(snapshot: Snapshot, question: Question, edges: Edges, limits: QuerySettings) -> tuple[pl.DataFrame, int]:
+def _over_time(sources: Sources, snapshot: Snapshot, question: Question, edges: Edges) -> tuple[pl.DataFrame, int]:
     """The rows of the series that are kept, and how many series are not.
 
     All stays in columns until it is known to fit: 20,000 series of an hour as Python objects took 590 MB and 8 s.
     """
+    limits = sources.settings.query
     buckets = len(edges.seconds) - 1
     most_series = limits.max_points // buckets
     if question.by and question.most <= most_series:
-        kept, left_out = _largest(snapshot, question)
-        frame = _read(snapshot, question, where=_named(question, kept), step_s=edges.read_s, most_rows=MOST_ROWS)
+        kept, left_out = _largest(sources, snapshot, question)
+        frame = _read(
+            sources.cache, snapshot, question, where=_named(question, kept), step_s=edges.read_s, most_rows=MOST_ROWS
+        )
         return _in_buckets(frame.join(kept, on=_columns(question), how="semi"), question, edges), left_out
     reads = (edges.end_s - edges.start_s) // edges.read_s
-    frame = _read(snapshot, question, step_s=edges.read_s, most_rows=min(MOST_ROWS, max(1, most_series) * reads))
+    frame = _read(
+        sources.cache, snapshot, question, step_s=edges.read_s, most_rows=min(MOST_ROWS, max(1, most_series) * reads)
+    )
     found = frame.select(_columns(question)).n_unique() if question.by else 1
     if found > most_series:
         raise understood.too_many_points(found * buckets, limits)
     return _in_buckets(frame, question, edges), 0
 
 
-def _largest(snapshot: Snapshot, question: Question) -> tuple[pl.DataFrame, int]:
+def _largest(sources: Sources, snapshot: Snapshot, question: Question) -> tuple[pl.DataFrame, int]:
     """The series that come first, one row each, and how many others there are."""
-    frame = _read(snapshot, question, most_rows=MOST_ROWS)
+    frame = _read(sources.cache, snapshot, question, most_rows=MOST_ROWS)
     first = largest(frame, _columns(question), question.functions[0], question.meter.meter, most=question.most)
     return first, frame.height - first.height
 
@@ -139,6 +144,7 @@ def _columns(question: Question) -> list[str]:
 
 
 def _read(
+    cache: RowCache,
     snapshot: Snapshot,
     question: Question,
     *,
@@ -146,14 +152,21 @@ def _read(
     step_s: int | None = None,
     most_rows: int | None = None,
 ) -> pl.DataFrame:
-    return snapshot.read(
-        question.meter,
-        where=question.where if where is None else where,
-        by=question.by,
-        start_s=question.range.start_s,
-        end_s=question.range.end_s,
-        step_s=step_s,
-        most_rows=most_rows,
+    where = question.where if where is None else where
+    span = question.range
+    filters = tuple((label, tuple(wanted)) for label, wanted in where.items())
+    return cache.read(
+        (question.meter.meter_id, filters, tuple(question.by), span.start_s, span.end_s, step_s, most_rows),
+        applied=snapshot.journal_end,
+        read=lambda: snapshot.read(
+            question.meter,
+            where=where,
+            by=question.by,
+            start_s=span.start_s,
+            end_s=span.end_s,
+            step_s=step_s,
+            most_rows=most_rows,
+        ),
     )
 
 

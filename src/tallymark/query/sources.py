@@ -1,16 +1,15 @@
 """What answers are made from: the store, the ends of the log, the settings and a clock."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from tallymark import log as logs
 from tallymark.log.protocol import LogError, LogReader, Positions
-from tallymark.query.cache import Remembering, RowCache
+from tallymark.query.cache import RowCache
 from tallymark.settings import Settings
-from tallymark.store.protocol import Snapshot, Store
+from tallymark.store.protocol import Store
 
 
 @dataclass(frozen=True)
@@ -23,12 +22,6 @@ class Sources:
     settings: Settings
     clock_ms: Callable[[], int]
     cache: RowCache = field(default_factory=RowCache)
-
-    @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
-        """One moment of the store; what was read of it lately is remembered."""
-        with self.store.snapshot() as snapshot:
-            yield Remembering(snapshot, self.cache)
 
 
 class LogView(Protocol):
