@@ -6,7 +6,7 @@ DEMO   ?= 1
 DATA   ?= tallymark-data
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-quick bench check format clean
+.PHONY: help setup setup-test run test test-quick bench bench-cluster check format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -27,8 +27,9 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	@touch $@ $(VENV)/.run
 
-setup-test: $(VENV)/.test ## also what the tests need: linters, a browser
+setup-test: $(VENV)/.test ## also what the tests need: linters, a browser, Kafka, Cassandra
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium)
+	@$(BIN)/python -m lab
 
 run: setup ## run the whole path here, with demo traffic (DEMO=0 without)
 	$(BIN)/tallymark up --data $(DATA) $(if $(filter 1,$(DEMO)),--demo)
@@ -36,12 +37,14 @@ run: setup ## run the whole path here, with demo traffic (DEMO=0 without)
 test: setup-test ## all tests
 	$(BIN)/pytest
 
-# Without the two exhaustive tests of the store: every crash, and random histories.
-test-quick: setup-test ## the inner loop, under two minutes
-	$(BIN)/pytest tests/unit --ignore tests/unit/store/test_crashes.py --ignore tests/unit/store/test_counts.py
+test-quick: setup-test ## the inner loop, under three minutes: no servers
+	$(BIN)/pytest tests/unit
 
 bench: setup-test ## the figures: one table and a JSON file in bench/results
 	$(BIN)/python -m bench
+
+bench-cluster: setup-test ## the same on three brokers, two Spark workers and Cassandra
+	$(BIN)/python -m bench --cluster
 
 check: setup-test ## lint, types, import rules
 	$(BIN)/ruff check .

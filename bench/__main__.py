@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import collector, end_to_end, idle, pipeline, report, startup
+from bench import cassandra, cluster, collector, end_to_end, idle, kafka, pipeline, report, startup
 from bench.figure import Conditions, Figure
 from bench.machine import machine, versions
 from bench.processes import Broken
@@ -20,18 +20,28 @@ BENCHMARKS: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "idle": idle.measure,
     "end-to-end": end_to_end.measure,
 }
+CLUSTER: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
+    "cluster": cluster.measure,
+    "kafka": kafka.measure,
+    "cassandra": cassandra.measure,
+}
+ALL = BENCHMARKS | CLUSTER
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--only", action="append", choices=BENCHMARKS, help="just this one; may be repeated")
+    parser.add_argument("--only", action="append", choices=ALL, help="just this one; may be repeated")
+    parser.add_argument("--cluster", action="store_true", help="those on real Kafka, Spark workers and Cassandra")
     parser.add_argument("--quick", action="store_true", help="shorter runs: does it work, not how fast is it")
     parser.add_argument("--folder", type=Path, help="where the data lies meanwhile, on a real disk (the temporary one)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(
         prefix="tallymark-bench-", dir=arguments.folder, ignore_cleanup_errors=True
     ) as made:
-        return run(arguments.only or list(BENCHMARKS), Conditions(Path(made), arguments.quick))
+        return run(
+            arguments.only or list(CLUSTER if arguments.cluster else BENCHMARKS),
+            Conditions(Path(made), arguments.quick),
+        )
 
 
 def run(names: list[str], conditions: Conditions) -> int:
@@ -41,7 +51,7 @@ def run(names: list[str], conditions: Conditions) -> int:
     failures: dict[str, str] = {}
     for name in names:
         try:
-            for figure in BENCHMARKS[name](conditions):
+            for figure in ALL[name](conditions):
                 figures.append(figure)
                 _say(f"{figure.benchmark}: {figure.what}: {figure.spoken()} {figure.unit}")
         except Exception as error:  # the others still tell something

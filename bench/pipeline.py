@@ -12,7 +12,7 @@ from bench.figure import Conditions, Figure, at_least, at_most
 from bench.processes import Broken, Tree, tallymark, used_between, wait_until
 from bench.traffic import FRAME_EVENTS, METERS_ONE, METERS_THREE, Traffic, traffic
 from tallymark import log as logs
-from tallymark.log.protocol import NotAppended
+from tallymark.log.protocol import LogWriter, NotAppended
 from tallymark.meters import from_mapping
 from tallymark.settings import Settings
 from tallymark.store import open_store
@@ -44,10 +44,10 @@ class Work:
 
 
 def measure(conditions: Conditions) -> Iterator[Figure]:
-    work = _fill_log(conditions)
-    one = _count(conditions, work, METERS_ONE, "one meter")
+    work = fill_embedded(conditions)
+    one = count(conditions, work, METERS_ONE, "one meter")
     yield one
-    yield _count(conditions, work, METERS_THREE, "three meters")
+    yield count(conditions, work, METERS_THREE, "three meters")
     yield _small_batches(conditions)
     stock = stock_spark.measure(conditions, work.events)
     yield stock
@@ -62,49 +62,54 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
     )
 
 
-def _fill_log(conditions: Conditions) -> Work:
+def fill_embedded(conditions: Conditions) -> Work:
+    """The work of the other pipelines, in this machine's files."""
+    return fill_log(conditions, Settings(data=str(conditions.folder / "pipeline-log")))
+
+
+def fill_log(conditions: Conditions, settings: Settings) -> Work:
+    """5 M ids to be claimed, then what is counted; in the log that the settings name."""
     claimed = conditions.choose(full=5_000_000, quick=1_000_000)
     # A batch holds nearly 400,000. So that the last is not small: 3 and 5 of them; quick, 1 and 2.
     warm = conditions.choose(full=1_000_000, quick=300_000)
     counted = conditions.choose(full=2_150_000, quick=880_000)
-    settings = Settings(data=str(conditions.folder / "pipeline-log"))
     now_ms = time.time_ns() // 1_000_000
     writer = logs.open_writer(settings, "events")
     for start in range(0, claimed, CHUNK):
-        _append(writer, traffic(min(CHUNK, claimed - start), seed=start + 1, start_ms=now_ms), now_ms)
+        append(writer, traffic(min(CHUNK, claimed - start), seed=start + 1, start_ms=now_ms), now_ms)
     begin = {partition: at.synced for partition, at in writer.positions().items()}
     events = traffic(warm + counted, seed=0, start_ms=now_ms)
     for start in range(0, len(events), CHUNK):
-        _append(writer, events.part(start, start + CHUNK), now_ms)
+        append(writer, events.part(start, start + CHUNK), now_ms)
     writer.close()
     return Work(settings.log_folder, writer.identity, begin, claimed, warm, events)
 
 
-def _append(writer: logs.LocalLogWriter, events: Traffic, now_ms: int) -> None:
+def append(writer: LogWriter, events: Traffic, now_ms: int) -> None:
     outcomes = writer.append(list(events.frames(writer.partitions, received_ms=now_ms)))
     refused = [outcome for outcome in outcomes if isinstance(outcome, NotAppended)]
     if refused:
         raise Broken(f"the log took {len(refused)} frames less: {refused[0].reason}")
 
 
-def _count(conditions: Conditions, work: Work, meters: Sequence[dict[str, Any]], what: str) -> Figure:
+def count(conditions: Conditions, work: Work, meters: Sequence[dict[str, Any]], what: str) -> Figure:
     settings = Settings(data=str(conditions.folder / f"pipeline-{len(meters)}"))
     settings.folder.mkdir()
     # The same log for each run; store, claims and scratch files are new.
     settings.log_folder.symlink_to(work.log_folder)
-    store = _store_with(settings, meters)
+    store = store_with(settings, meters)
     for partition, offset in work.begin.items():
         store.begin(work.identity, partition, offset)
     with tallymark(settings.folder, "pipeline") as tree:
-        _await_counted(store, tree, work.warm)
-        warm, batches = _ledger(store), store.journal_end()
+        await_counted(store, tree, work.warm)
+        warm, batches = ledger(store), store.journal_end()
         cpu, begun = tree.cpu_s_by_kind(), time.monotonic()
-        _await_counted(store, tree, len(work.events))
+        await_counted(store, tree, len(work.events))
         used, wall = used_between(cpu, tree.cpu_s_by_kind()), time.monotonic() - begun
-    ledger, batches = _ledger(store), store.journal_end() - batches
+    after, batches = ledger(store), store.journal_end() - batches
     store.close()
-    counted = ledger.accepted - warm.accepted
-    exact = ledger.counted == work.events.distinct and ledger.missing == 0
+    counted = after.accepted - warm.accepted
+    exact = after.counted == work.events.distinct and after.missing == 0
     return Figure(
         "pipeline",
         what,
@@ -127,7 +132,7 @@ def _small_batches(conditions: Conditions) -> Figure:
     """The other end: a batch of few events, as it is when little comes in. Its cost is that of a batch as such."""
     settings = Settings(data=str(conditions.folder / "pipeline-small"))
     writer = logs.open_writer(settings, "events")
-    store = _store_with(settings, METERS_ONE)
+    store = store_with(settings, METERS_ONE)
     batches = WARM_SMALL_BATCHES + SMALL_BATCHES
     events = traffic(batches * SMALL, seed=7, start_ms=time.time_ns() // 1_000_000)
     waits_ms: list[float] = []
@@ -137,8 +142,8 @@ def _small_batches(conditions: Conditions) -> Figure:
             if number == WARM_SMALL_BATCHES:
                 before = tree.cpu_s_by_kind()
             begun = time.monotonic()
-            _append(writer, events.part(number * SMALL, (number + 1) * SMALL), time.time_ns() // 1_000_000)
-            _await_counted(store, tree, (number + 1) * SMALL, poll_s=0.005)
+            append(writer, events.part(number * SMALL, (number + 1) * SMALL), time.time_ns() // 1_000_000)
+            await_counted(store, tree, (number + 1) * SMALL, poll_s=0.005)
             waits_ms.append((time.monotonic() - begun) * 1000)
         used = used_between(before, tree.cpu_s_by_kind())
     writer.close()
@@ -156,22 +161,22 @@ def _small_batches(conditions: Conditions) -> Figure:
     )
 
 
-def _store_with(settings: Settings, meters: Sequence[dict[str, Any]]) -> Store:
+def store_with(settings: Settings, meters: Sequence[dict[str, Any]]) -> Store:
     store = open_store(settings)
     for meter in meters:
         store.put_meter(from_mapping(meter), now_ms=1)
     return store
 
 
-def _ledger(store: Store) -> Ledger:
+def ledger(store: Store) -> Ledger:
     with store.snapshot() as snapshot:
         return sum(snapshot.ledger().values(), Ledger())
 
 
-def _await_counted(store: Store, tree: Tree, events: int, *, poll_s: float = 0.02) -> None:
+def await_counted(store: Store, tree: Tree, events: int, *, poll_s: float = 0.02) -> None:
     def is_counted() -> bool:
         if not tree.alive:
             raise Broken("the pipeline ended; its log file says why")
-        return _ledger(store).accepted >= events
+        return ledger(store).accepted >= events
 
     wait_until(is_counted, f"{events:,} events counted", deadline_s=DEADLINE_S, poll_s=poll_s)

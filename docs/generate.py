@@ -32,8 +32,9 @@ and where that came from.
 METRICS_HEAD = """# Metrics
 
 `GET /metrics` answers in the text format of Prometheus. On one machine the public port shows the metrics of all four
-roles: the collector's are live, those of the pipeline, the keeper and the query service at most two seconds old. The
-Prometheus library adds a `…_created` gauge (when a series began) to counters and histograms.
+roles: the collector's are live, those of the pipeline, the keeper and the query service at most two seconds old. Where
+a role has several instances, ask each collector and query node for its own. The Prometheus library adds a `…_created`
+gauge (when a series began) to counters and histograms.
 
 Every name begins with the stage it belongs to. [operations.md](operations.md) says which to watch.
 """

@@ -33,8 +33,17 @@ WORKING = re.compile(r"pyspark\.worker|streaming_source_runner")
 class Running:
     """One data folder and the `tallymark up` on it. Everything goes through commands, HTTP and signals."""
 
-    def __init__(self, folder: Path, *, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, object] | None = None,
+        roles: str | None = None,
+        profile: Path | None = None,
+    ) -> None:
+        """Everything on one machine; with a profile, some `roles` of a cluster."""
         self.folder = folder
+        self._which = [*(["--roles", roles] if roles else []), *(["--profile", str(profile)] if profile else [])]
         self.data = folder / "data"
         self.settings = dict(settings or {})
         self.port = free_port()
@@ -51,7 +60,7 @@ class Running:
         """Returns when the ready line is there."""
         assert self._process is None, "already started"
         begin = self._output.stat().st_size if self._output.exists() else 0
-        command = [*COMMAND, "up", "--data", str(self.data), "--port", str(self.port)]
+        command = [*COMMAND, "up", "--data", str(self.data), "--port", str(self.port), *self._which]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         with open(self._output, "ab") as output:

@@ -4,7 +4,9 @@ import fcntl
 import json
 import logging
 import os
+import re
 import signal
+import socket
 import sys
 import threading
 import time
@@ -12,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tallymark.settings import Settings
+from tallymark.settings import Settings, SettingsError
 
 METRICS_INTERVAL_S = 2.0
 
@@ -21,6 +23,29 @@ logger = logging.getLogger(__name__)
 
 class RoleBusy(Exception):
     """Another process plays this role on this data folder."""
+
+
+_INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def file_stem(role: str, instance: str) -> str:
+    """How the files of a role are called: `collector`, or `collector-a` where several share a data folder."""
+    if not instance:
+        return role
+    if not _INSTANCE.fullmatch(instance):
+        raise SettingsError(
+            f"instance = {instance!r} becomes part of file names: use up to 64 letters, digits, dots, dashes and _,"
+            " beginning with a letter or digit"
+        )
+    return f"{role}-{instance}"
+
+
+def beat_name(settings: Settings, role: str, address: str | None = None) -> str:
+    """By which name a role beats in the store: where roles run on several machines, with its own or its machine's."""
+    if settings.store.kind == "sqlite":
+        return role
+    port = f":{address.rpartition(':')[2]}" if address else ""
+    return f"{role}/{settings.instance or socket.gethostname() + port}"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -35,18 +60,19 @@ class Role:
     """`with Role(settings, "keeper") as role:` and then work until `role.stopping` is set.
 
     It is set by SIGTERM and SIGINT and, under `tallymark up`, when the parent is gone (end of standard input).
-    One process plays a role on a data folder; a second one gets RoleBusy.
+    One process plays a role on a data folder; a second one gets RoleBusy, unless it has a name of its own.
     """
 
     def __init__(self, settings: Settings, name: str) -> None:
         self.name = name
+        self.beat_name = beat_name(settings, name)
         self.stopping = threading.Event()
         self._callbacks: list[Any] = []
-        self._folder = settings.folder
+        self._settings = settings
         self._lock = -1
         self._publishing: threading.Thread | None = None
-        self._place = settings.run_folder / f"{name}.json"
-        self._metrics = settings.run_folder / f"{name}.prom"
+        self._place = settings.run_folder / f"{file_stem(name, settings.instance)}.json"
+        self._metrics = self._place.with_suffix(".prom")
 
     def __enter__(self) -> "Role":
         self._take_lock()
@@ -56,7 +82,7 @@ class Role:
             level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr, force=True
         )
         self.take_signals()
-        if os.environ.get("TALLYMARK_SUPERVISED") == "1":
+        if os.environ.get("TALLYMARK_SUPERVISED"):
             threading.Thread(target=self._watch_parent, name="parent", daemon=True).start()
         return self
 
@@ -78,7 +104,8 @@ class Role:
             os.close(self._lock)
             who = f" (pid {pid})" if (pid := _announced_pid(self._place)) else ""
             raise RoleBusy(
-                f"{self.name} already runs on {self._folder}{who}; stop it, or choose another folder with --data"
+                f"{self.name} already runs on {self._settings.folder}{who}; stop it, choose another folder with --data,"
+                " or give this one a name of its own with --set instance=…"
             ) from None
 
     def _remove_files(self) -> None:
@@ -103,7 +130,13 @@ class Role:
 
     def announce(self, address: str | None = None) -> None:
         """This role can do its work now."""
-        facts = {"pid": os.getpid(), "address": address, "ready_ms": int(time.time() * 1000)}
+        self.beat_name = beat_name(self._settings, self.name, address)
+        facts = {
+            "pid": os.getpid(),
+            "address": address,
+            "ready_ms": int(time.time() * 1000),
+            "beat": self.beat_name,
+        }
         write_atomically(self._place, json.dumps(facts).encode())
 
     def publish_metrics(self) -> None:

@@ -48,18 +48,31 @@ class CollectorSettings:
     max_pending_bytes: int = setting(64_000_000, "bytes waiting for the log; beyond it requests are answered 503")
     max_events_per_second: int = setting(0, "events a second before requests are answered 429; 0 is no limit")
     commit_interval_ms: int = setting(2, "how long a commit waits for company before it is written")
+    query: list[str] = setting(  # noqa: RUF009
+        [], "query nodes, `host:port`, to hand questions on to; empty is the one that runs on this data folder"
+    )
     cors_origins: list[str] = setting([], "origins whose pages may send events; `*` is all")  # noqa: RUF009
     min_free_bytes: int = setting(64_000_000, "free disk below which the collector says it is not ready")
 
 
 @dataclass
 class LogSettings:
+    kind: str = setting("local", "`local`: segments in the data folder; `kafka`: a topic of a Kafka cluster")
     partitions: int = setting(2, "partitions of the stream `events`; fixed when the log is made")
     partition_by: str = setting("id", "`id`, or `key:NAME` to keep all events with one value of a property together")
     segment_bytes: int = setting(128_000_000, "size at which a segment is closed and a new one begun")
     keep_s: int = setting(7 * 86_400, "how long counted records are kept")
     dead_bytes: int = setting(256_000_000, "room for dead letters before the oldest go")
     reserve_bytes: int = setting(64_000_000, "free disk space below which nothing more is appended")
+    brokers: list[str] = setting([], "kafka: addresses to begin with, `host:port`")  # noqa: RUF009
+    topic: str = setting("tallymark", "kafka: the streams are the topics `<topic>.events` and `<topic>.dead`")
+    replication: int = setting(3, "kafka: copies of each record, when the topic is made")
+    min_in_sync: int = setting(2, "kafka: copies that must be written before a record is acknowledged")
+    acks: str = setting("all", "kafka: who must have a record before it is acknowledged: `all` in sync, or `leader`")
+    delivery_timeout_s: float = setting(10.0, "kafka: after this without acknowledgement events are answered 503")
+    kafka_options: list[str] = setting(  # noqa: RUF009
+        [], "kafka: further options of librdkafka as `name=value`, for example for SASL; use a variable for secrets"
+    )
 
 
 @dataclass
@@ -70,6 +83,38 @@ class PipelineSettings:
     max_batch_bytes: int = setting(128_000_000, "most bytes of frames in one micro-batch")
     driver_memory: str = setting("1g", "heap of Spark's driver")
     master: str = setting("local[*,4]", "Spark master; `local[*,4]` gives a failed task four attempts")
+    driver_host: str = setting("127.0.0.1", "address at which executors reach the driver")
+    executor_memory: str = setting("1g", "cluster: heap of each executor; the counting needs about as much beside it")
+    executor_cores: int = setting(1, "cluster: tasks at once in an executor")
+    max_executors: int = setting(0, "cluster: executors at most; 0 takes what the cluster gives")
+    spark_options: list[str] = setting([], "further options of Spark as `name=value`")  # noqa: RUF009
+    python: str = setting("", "cluster: the Python on the executors' machines; empty is the path of the driver's own")
+    claims: str = setting(
+        "", "folder of the claim tables on each executor's machine; empty is `claims` in the data folder"
+    )
+    lease_s: float = setting(10.0, "cluster: how long a driver that is silent keeps the right to write")
+
+
+@dataclass
+class StoreSettings:
+    kind: str = setting("sqlite", "`sqlite`: one file in the data folder; `cassandra`: a Cassandra cluster")
+    hosts: list[str] = setting(["127.0.0.1"], "cassandra: addresses to begin with")  # noqa: RUF009
+    port: int = setting(9042, "cassandra: port of the native protocol")
+    keyspace: str = setting("tallymark", "cassandra: keyspace, made if there is none")
+    name: str = setting("main", "cassandra: name of this store; several may share a keyspace")
+    replication: list[str] = setting(  # noqa: RUF009
+        [], "cassandra: copies per data centre as `dc1=3`, when the keyspace is made; empty is one copy, for trials"
+    )
+    data_center: str = setting("", "cassandra: the data centre that this process asks; empty is the first one found")
+    consistency: str = setting(
+        "quorum", "cassandra: copies that must answer a read or write: `one`, `local_quorum`, `quorum`, `all`"
+    )
+    shards: int = setting(
+        16, "cassandra: parts over which the series of a meter are spread; fixed when the store is made"
+    )
+    timeout_s: float = setting(10.0, "cassandra: longest wait for an answer")
+    user: str = setting("", "cassandra: user name, if it asks for one")
+    password: str = setting("", "cassandra: password; better given as TALLYMARK_STORE_PASSWORD")
 
 
 @dataclass
@@ -77,6 +122,7 @@ class KeeperSettings:
     fold_interval_s: float = setting(2.0, "how often the journal is folded into points")
     fold_rows: int = setting(5_000, "most points written in one transaction")
     roll_delay_s: int = setting(120, "how long after its end an hour or day is rolled up")
+    lease_s: float = setting(10.0, "cluster: how long a keeper that is silent keeps the right to fold")
     journal_keep_s: int = setting(30, "how long folded journal entries stay for followers")
 
 
@@ -93,10 +139,12 @@ class Settings:
     """All sections. `data` is where one machine keeps everything."""
 
     data: str = setting("tallymark-data", "folder of the log, the store, the claims and the log files")
+    instance: str = setting("", "name of this process, where several of one role share a data folder")
     events: EventsSettings = field(default_factory=EventsSettings)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
     log: LogSettings = field(default_factory=LogSettings)
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
     keeper: KeeperSettings = field(default_factory=KeeperSettings)
     query: QuerySettings = field(default_factory=QuerySettings)
     origins: dict[str, str] = field(default_factory=dict)
@@ -115,7 +163,7 @@ class Settings:
 
     @property
     def claims_folder(self) -> Path:
-        return self.folder / "claims"
+        return Path(self.pipeline.claims) if self.pipeline.claims else self.folder / "claims"
 
     @property
     def scratch_folder(self) -> Path:
@@ -281,6 +329,15 @@ _RANGES: dict[str, tuple[float, float]] = {
     "log.segment_bytes": (4096, math.inf),
     # Append times in claim tables are 32 bits of milliseconds: beyond 24 days they could wrap.
     "pipeline.horizon_s": (1, 20 * 86_400),
+    "log.replication": (1, 32_767),
+    "log.min_in_sync": (1, 32_767),
+    "log.delivery_timeout_s": (0.1, 3600),
+    "pipeline.executor_cores": _POSITIVE,
+    "pipeline.lease_s": (1, 3600),
+    "keeper.lease_s": (1, 3600),
+    "store.port": (1, 65_535),
+    "store.shards": (1, 1024),
+    "store.timeout_s": _SOME_TIME,
     "pipeline.max_batch_events": _POSITIVE,
     "pipeline.max_batch_bytes": _POSITIVE,
     "keeper.fold_interval_s": _SOME_TIME,
@@ -291,12 +348,33 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 
 
+# Texts that are one of a few words.
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "log.kind": ("local", "kafka"),
+    "log.acks": ("all", "leader"),
+    "store.kind": ("sqlite", "cassandra"),
+    "store.consistency": ("one", "local_quorum", "quorum", "all"),
+}
+
+
 def _check(settings: Settings) -> None:
     for entry in entries(settings):
         low, high = _RANGES.get(entry.key, (0, math.inf))
         if isinstance(entry.value, int | float) and not low <= entry.value <= high:
             rule = f"at least {low}" if high == math.inf else f"{low} to {high}"
             raise SettingsError(f"{entry.key} = {entry.value!r} ({entry.origin}) must be {rule}")
+    for key, allowed in _CHOICES.items():
+        section, name = key.split(".")
+        if getattr(getattr(settings, section), name) not in allowed:
+            found = f"{key} = {getattr(getattr(settings, section), name)!r} ({settings.origins.get(key, 'default')})"
+            raise SettingsError(f"{found} must be one of {', '.join(f'`{each}`' for each in allowed)}")
+    if settings.log.kind == "kafka" and not settings.log.brokers:
+        raise SettingsError('log.kind = \'kafka\' needs log.brokers, for example ["kafka-1:9092", "kafka-2:9092"]')
+    if settings.log.min_in_sync > settings.log.replication:
+        raise SettingsError(
+            f"log.min_in_sync = {settings.log.min_in_sync} copies cannot be had of log.replication ="
+            f" {settings.log.replication}"
+        )
     by = settings.log.partition_by
     if by != "id" and not (by.startswith("key:") and by != "key:"):
         origin = settings.origins["log.partition_by"]

@@ -1,18 +1,12 @@
 """One Spark session for all tests here; every test has a data folder of its own."""
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 
-from tallymark import log as logs
-from tallymark.log.protocol import Outgoing
-from tallymark.meters import from_mapping
-from tallymark.pipeline.job import Job
+from counting import CountingPath
 from tallymark.pipeline.session import start_session
 from tallymark.settings import Settings
-from tallymark.store import open_store
-from tallymark.store.model import Ledger
 
 
 @pytest.fixture(scope="session")
@@ -22,82 +16,8 @@ def spark(tmp_path_factory):
     session.stop()
 
 
-class Path:
-    """A log, a store and the job between them."""
-
-    def __init__(self, build, spark, folder) -> None:
-        self.build, self.spark = build, spark
-        self.settings = Settings(data=str(folder))
-        self.writer = logs.open_writer(self.settings, "events")
-        self.store = open_store(self.settings)
-        self._running: tuple[threading.Thread, threading.Event] | None = None
-        self.errors: list[BaseException] = []
-
-    def append(self, events: list[dict], *, partition: int = 0) -> int:
-        """One frame; returns its offset."""
-        count, content = self.build.payload(events)
-        (outcome,) = self.writer.append([Outgoing(partition, content, count)])
-        return outcome.offset
-
-    def append_raw(self, content: bytes, events: int, *, partition: int = 0) -> int:
-        (outcome,) = self.writer.append([Outgoing(partition, content, events)])
-        return outcome.offset
-
-    def put_meter(self, **definition) -> None:
-        self.store.put_meter(from_mapping(definition), now_ms=1)
-
-    def job(self, store=None) -> Job:
-        return Job(self.settings, self.spark, store or self.store, threading.Event())
-
-    def start(self, job: Job | None = None) -> Job:
-        job = job or self.job()
-
-        def run() -> None:
-            try:
-                job.run()
-            except BaseException as error:
-                self.errors.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        self._running = (thread, job._stopping)
-        return job
-
-    def stop(self) -> None:
-        if self._running:
-            thread, stopping = self._running
-            stopping.set()
-            thread.join(60)
-            assert not thread.is_alive()
-            self._running = None
-
-    def ledger(self) -> Ledger:
-        with self.store.snapshot() as snapshot:
-            return sum(snapshot.ledger().values(), Ledger())
-
-    def wait_for(self, accepted: int) -> None:
-        self.build.wait_until(
-            lambda: self.ledger().accepted >= accepted or self.errors, seconds=180, what=f"{accepted} events applied"
-        )
-        assert not self.errors, self.errors
-
-    def total(self, meter: str = "events", **where: str) -> int:
-        with self.store.snapshot() as snapshot:
-            found = snapshot.read(
-                self.store.meter(meter),
-                where={key: [value] for key, value in where.items()},
-                by=[],
-                start_s=None,
-                end_s=None,
-                step_s=None,
-            )
-        return int(found["n"].sum()) if found.height else 0
-
-
 @pytest.fixture
-def path(build, spark, tmp_path) -> Iterator[Path]:
-    made = Path(build, spark, tmp_path / "data")
+def path(build, spark, tmp_path) -> Iterator[CountingPath]:
+    made = CountingPath(build, spark, Settings(data=str(tmp_path / "data")))
     yield made
-    made.stop()
-    made.writer.close()
-    made.store.close()
+    made.close()

@@ -240,6 +240,25 @@ def test_the_table_of_where_is_right() -> None:
         assert matches(parse(expression.strip("`")), event) == (kept == "yes"), expression
 
 
+def test_the_profile_of_a_cluster_can_be_loaded(tmp_path: Path) -> None:
+    (block,) = blocks("docs/deploy.md", "toml")
+    (tmp_path / "cluster.toml").write_text(block)
+    loaded = settings.load(tmp_path / "cluster.toml", environment={})
+    assert (loaded.log.kind, loaded.store.kind) == ("kafka", "cassandra")
+    assert not loaded.pipeline.master.startswith("local")
+
+
+def test_every_trade_off_is_a_setting_with_a_price() -> None:
+    known = {entry.key for entry in settings.entries()}
+    found = list(rows(PAGES["docs/tradeoffs.md"]))
+    assert len(found) > 20
+    for what, setting, *_, price in found:
+        names = set(re.findall(r"`(\w+\.\w+)`", setting))
+        assert names <= known, f"{what}: {names - known}"
+        assert names or "request" in setting, what
+        assert len(price) > 10, what
+
+
 # Promises
 
 

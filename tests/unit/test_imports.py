@@ -31,8 +31,8 @@ def test_importing_a_role_does_not_pull_in_what_it_does_not_need(module, forbidd
 
 def test_a_collector_reads_the_applied_positions_without_polars(tmp_path):
     script = (
-        "import sys; from pathlib import Path; from tallymark.store import open_sink;"
-        f"print(open_sink(Path({str(tmp_path / 'store.db')!r})).applied('log'), 'polars' in sys.modules)"
+        "import sys; from tallymark.store.address import SqliteAddress;"
+        f"print(SqliteAddress({str(tmp_path / 'store.db')!r}).open_sink().applied('log'), 'polars' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "{} False"

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.commands.up import NEEDED
+from tallymark.commands.up import NEEDED, NEEDED_BY
 
 ROOT = Path(__file__).parents[2]
-DISTRIBUTIONS = {"yaml": "pyyaml", "prometheus_client": "prometheus-client"}
+DISTRIBUTIONS = {
+    "yaml": "pyyaml",
+    "prometheus_client": "prometheus-client",
+    "confluent_kafka": "confluent-kafka",
+    "cassandra": "cassandra-driver",
+}
 
 
 def declared(extra: str) -> set[str]:
@@ -44,13 +49,22 @@ def distribution(module: str) -> str:
     return DISTRIBUTIONS.get(module, module)
 
 
-def test_everything_imported_comes_with_the_extra_all():
-    assert {distribution(module) for module in imported()} <= declared("all")
+def test_everything_imported_comes_with_the_extras_all_and_cluster():
+    assert {distribution(module) for module in imported()} <= declared("all") | declared("cluster")
+
+
+def test_one_machine_needs_nothing_of_a_cluster():
+    assert not declared("all") & {"confluent-kafka", "cassandra-driver"}
 
 
 @pytest.mark.parametrize("module", NEEDED)
 def test_what_up_looks_for_comes_with_the_extra_all(module):
     assert distribution(module) in declared("all")
+
+
+@pytest.mark.parametrize("role", NEEDED_BY)
+def test_what_a_role_needs_comes_with_its_extra(role):
+    assert {distribution(module) for module in NEEDED_BY[role]} <= declared(role)
 
 
 def test_a_role_without_spark_does_not_declare_it():

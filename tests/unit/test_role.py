@@ -77,6 +77,7 @@ def test_a_second_one_on_the_same_folder_is_refused_and_takes_nothing_from_the_f
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert f"keeper already runs on {tmp_path} (pid {role.pid})" in told
+    assert "--set instance=…" in told
     assert json.loads((tmp_path / "run" / "keeper.json").read_text())["pid"] == role.pid
     assert all(file.exists() for file in metrics)
 
@@ -112,3 +113,28 @@ def test_a_full_disk_is_told_once_and_does_not_end_the_metrics(tmp_path, monkeyp
         f"{metrics} is not written any more: [Errno 28] No space left on device"
     ) == 1
     assert not metrics.exists()
+
+
+@pytest.mark.usefixtures("own_process", "role")
+def test_one_with_a_name_of_its_own_shares_the_folder(tmp_path):
+    with Role(Settings(data=str(tmp_path), instance="b"), "keeper") as second:
+        second.announce()
+        assert {file.name for file in (tmp_path / "run").glob("*.json")} == {"keeper.json", "keeper-b.json"}
+    assert (tmp_path / "run" / "keeper.json").exists()
+
+
+@pytest.mark.parametrize("name", ["../b", "a/b", ".", "-a", "a b", "x" * 65, "ü"])
+def test_a_name_that_makes_no_file_name_is_refused(tmp_path, capsys, name):
+    assert main(["keeper", "--data", str(tmp_path), f"--set=instance={name}"]) == 2
+    assert f"instance = {name!r}" in capsys.readouterr().err
+
+
+def test_roles_of_several_machines_beat_by_names_of_their_own(monkeypatch):
+    settings = Settings()
+    assert roles.beat_name(settings, "query", "127.0.0.1:8081") == "query"
+    settings.store.kind = "cassandra"
+    monkeypatch.setattr("socket.gethostname", lambda: "host-1")
+    assert roles.beat_name(settings, "keeper") == "keeper/host-1"
+    assert roles.beat_name(settings, "query", "127.0.0.1:8081") == "query/host-1:8081"
+    settings.instance = "a"
+    assert roles.beat_name(settings, "query", "127.0.0.1:8081") == "query/a"

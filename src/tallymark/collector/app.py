@@ -64,10 +64,12 @@ class App:
         reader: Reader,
         budget: Budget,
         run_folder: Path,
+        instance: str,
     ) -> None:
         self._intake, self._readiness, self._forwarder = intake, readiness, forwarder
         self._callers = callers
         self._origins, self._reader, self._budget, self._run_folder = origins, reader, budget, run_folder
+        self._instance = instance
         self._statuses = {status: telemetry.COLLECTOR_REQUESTS.labels(str(status)) for status in STATUSES}
 
     async def __call__(self, scope: Scope, proto: Any) -> None:
@@ -119,7 +121,7 @@ class App:
                 status, report = await self._readiness.report()
                 _json(proto, status, report)
             case "/metrics":
-                proto.response_bytes(200, METRICS_HEADERS, health.metrics(self._run_folder))
+                proto.response_bytes(200, METRICS_HEADERS, health.metrics(self._run_folder, self._instance))
             case _:
                 with Holding(self._budget) as held:
                     content = await self._reader.read(proto, _declared(scope), held)

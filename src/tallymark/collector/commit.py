@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,10 @@ from tallymark.events.validation import Accepted, Refusal
 from tallymark.log.protocol import Appended, LogError, LogWriter, NotAppended, Outgoing
 
 MAX_COMMIT_EVENTS = 32_768
+# A failure that is older than this says nothing about now: somebody must be let in to try.
+FAILING_S = 10.0
+# After a commit that failed as a whole and took this long, those who waited for it are not kept waiting for another.
+SLOW_FAILURE_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +68,15 @@ class Committer:
         self._refused = {code: telemetry.COLLECTOR_REFUSED.labels(code) for code in CODES}
         for kept in ("yes", "no"):
             telemetry.COLLECTOR_DEAD.labels(kept)
-        self.failing: str | None = None
-        """why the last commit could not be made durable, if it could not"""
+        self._failure: tuple[str, float] | None = None
+        self._slow_failure = ""
+
+    @property
+    def failing(self) -> str | None:
+        """Why the last commit could not be made durable, if it could not, and that was just now."""
+        if self._failure is None or time.monotonic() - self._failure[1] > FAILING_S:
+            return None
+        return self._failure[0]
 
     async def commit(self, request: Accepted) -> Outcome:
         if self._closing.is_set():
@@ -95,11 +107,25 @@ class Committer:
                 except Exception as error:  # a fault of ours: those requests fail, the next ones are still served
                     _fail(group, error)
                     continue
-                for each, outcome in zip(group, outcomes, strict=True):
-                    if not each.answered.done():
-                        each.answered.set_result(outcome)
+                _answer(group, outcomes)
+                if self._slow_failure:
+                    self._give_up_waiting()
             elif self._closing.is_set():
                 return
+
+    def _give_up_waiting(self) -> None:
+        """A log that is away would keep the last of them waiting for as many time-outs as there are commits."""
+        group, self._waiting = self._waiting, []
+        outcomes = [
+            _outcomes([each.request], {}, dict.fromkeys(range(len(each.request.events)), self._slow_failure))[0]
+            for each in group
+        ]
+        lost = sum(len(each.request.refusals) for each in group)
+        telemetry.COLLECTOR_DEAD.labels("no").inc(lost)
+        self._count(outcomes)
+        _answer(group, outcomes)
+        if not self._closing.is_set():
+            self._arrived.clear()
 
     def _count(self, outcomes: list[Outcome]) -> None:
         # All at once in the loop's thread, so that received = accepted + refused whenever it is looked at.
@@ -125,15 +151,20 @@ class Committer:
 
     def _write(self, requests: list[Accepted]) -> list[Outcome]:
         """In the commit thread: one outcome a request, whatever happens."""
+        count = sum(len(request.events) for request in requests)
+        begun = time.monotonic()
         with telemetry.COLLECTOR_COMMIT_SECONDS.time():
             try:
                 offsets, failed = self._append(requests)
             except Exception as error:  # a request must be answered, also when the log or the code fails
                 level = logging.WARNING if isinstance(error, LogError | OSError) else logging.ERROR
                 logger.log(level, "commit failed; its events are answered as retryable", exc_info=error)
-                count = sum(len(request.events) for request in requests)
                 offsets, failed = {}, dict.fromkeys(range(count), f"{type(error).__name__}: {error}")
-            self.failing = next(iter(failed.values()), None)
+            ended = time.monotonic()
+            reason = next(iter(failed.values()), "")
+            self._failure = (reason, ended) if failed else None
+            failed_slowly = len(failed) == count > 0 and ended - begun > SLOW_FAILURE_S
+            self._slow_failure = reason if failed_slowly else ""
             self._bury(requests)
         telemetry.COLLECTOR_COMMITS.inc()
         return _outcomes(requests, offsets, failed)
@@ -194,6 +225,12 @@ class Committer:
             kept = burial.kept if isinstance(outcome, Appended) else 0
             telemetry.COLLECTOR_DEAD.labels("yes").inc(kept)
             telemetry.COLLECTOR_DEAD.labels("no").inc(burial.record.events - kept)
+
+
+def _answer(group: list[_Waiting], outcomes: list[Outcome]) -> None:
+    for each, outcome in zip(group, outcomes, strict=True):
+        if not each.answered.done():
+            each.answered.set_result(outcome)
 
 
 def _fail(group: list[_Waiting], error: Exception) -> None:

@@ -1,15 +1,15 @@
 """Everything that is not the collector's own goes on to the query service: one public port, two processes."""
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncIterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Set
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from tallymark import telemetry
+from tallymark.collector.nodes import Address, QueryNodes
 from tallymark.http import Problem, Scope
 
 # RFC 9110, 7.6.1: these concern one connection, not the message.
@@ -38,6 +38,7 @@ _LINE_END = re.compile(r"[\r\n\x00]")
 
 @dataclass(slots=True)
 class _Connection:
+    node: Address
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     used: bool = False
@@ -62,17 +63,17 @@ class _Head:
 
 
 class Forwarder:
-    """Hands requests on over a few kept connections; the address is in the query service's ready file."""
+    """Hands requests on over a few kept connections, to each query node in turn."""
 
-    def __init__(self, place: Path, *, stop: asyncio.Event) -> None:
-        self._place = place
+    def __init__(self, nodes: QueryNodes, *, stop: asyncio.Event) -> None:
+        self._nodes = nodes
         self._stop = stop
-        self._idle: list[_Connection] = []
-        self._address: tuple[str, int] | None = None
+        self._idle: defaultdict[Address, list[_Connection]] = defaultdict(list)
 
     def close(self) -> None:
-        for connection in self._idle:
-            connection.close()
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.close()
         self._idle.clear()
 
     async def get(self, path: str) -> tuple[int, bytes]:
@@ -94,7 +95,7 @@ class Forwarder:
             raise Problem(504, "query_slow", f"the query service did not answer in {ANSWER_TIMEOUT_S:g} s") from None
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
             telemetry.COLLECTOR_FORWARDED.labels("away").inc()
-            if isinstance(error, FileNotFoundError | ConnectionRefusedError):
+            if isinstance(error, ConnectionRefusedError):
                 detail = "the query service is not up; events are still taken. Try again in a moment"
                 raise Problem(503, "query_away", detail, headers={"retry-after": "1"}) from None
             raise Problem(502, "query_failed", f"the query service broke off: {error or 'no answer'}") from None
@@ -143,54 +144,61 @@ class Forwarder:
             connection.close()
 
     async def _exchange(self, request: bytes, *, again: bool) -> tuple[_Connection, _Head]:
-        """Send the request and read the answer's head, over a kept connection if one still lives."""
+        """Send the request and read the answer's head, over a kept connection if one still lives.
+
+        A node that takes no connection is passed over; one that breaks off is, if the request may be sent `again`.
+        """
+        tried: set[Address] = set()
         while True:
-            connection = await self._connect()
+            connection = await self._connect(tried)
             try:
                 connection.writer.write(request)
                 await connection.writer.drain()
                 return connection, await _read_head(connection.reader)
             except (OSError, EOFError) as error:
                 connection.close()
-                # The query service closes idle connections and restarts: then the kept one is dead, a new one is not.
-                if not connection.used or not (again or isinstance(error, BrokenPipeError)):
+                if connection.used:
+                    # Nodes close idle connections and restart: then the kept one is dead, a new one is not.
+                    if not (again or isinstance(error, BrokenPipeError)):
+                        raise
+                    continue
+                self._nodes.failed(connection.node)
+                tried.add(connection.node)
+                if not again or tried.issuperset(self._nodes.in_turn()):
                     raise
             except BaseException:
                 connection.close()
                 raise
 
-    async def _connect(self) -> _Connection:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.reusable:
-                return connection
-            connection.close()
-        for attempt in (1, 2):
-            if self._address is None:
-                self._address = _read_address(self._place)
+    async def _connect(self, tried: Set[Address]) -> _Connection:
+        """A connection to the first node in turn that takes one, those that were tried apart."""
+        refused = set(tried)
+        # Twice: a node of this data folder may have come back at another port.
+        for node in (node for _ in range(2) for node in self._nodes.in_turn()):
+            if node in refused:
+                continue
+            idle = self._idle[node]
+            while idle:
+                connection = idle.pop()
+                if connection.reusable:
+                    return connection
+                connection.close()
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    reader, writer = await asyncio.open_connection(*self._address, limit=MAX_HEADER_BYTES)
-                return _Connection(reader, writer)
+                    reader, writer = await asyncio.open_connection(*node, limit=MAX_HEADER_BYTES)
+                return _Connection(node, reader, writer)
             except (OSError, TimeoutError):
-                # It may have come back at another port.
-                self._address = None
-                if attempt == 2:
-                    raise ConnectionRefusedError("the query service does not take connections") from None
-        raise AssertionError("unreachable")
+                refused.add(node)
+                self._nodes.failed(node)
+        raise ConnectionRefusedError("no query service takes connections")
 
     def _put_back(self, connection: _Connection, head: _Head) -> None:
-        if head.keep and connection.reusable and len(self._idle) < MAX_IDLE:
+        idle = self._idle[connection.node]
+        if head.keep and connection.reusable and len(idle) < MAX_IDLE:
             connection.used = True
-            self._idle.append(connection)
+            idle.append(connection)
         else:
             connection.close()
-
-
-def _read_address(place: Path) -> tuple[str, int]:
-    address = json.loads(place.read_bytes())["address"]
-    host, _, port = str(address).rpartition(":")
-    return host, int(port)
 
 
 def _request(scope: Scope, body: bytes) -> bytes:

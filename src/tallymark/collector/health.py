@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,36 @@ from tallymark import telemetry
 from tallymark.collector.commit import Committer
 from tallymark.collector.forward import Forwarder
 from tallymark.log.protocol import LogWriter
+from tallymark.role import file_stem
+from tallymark.settings import Settings
 
-OTHERS = ("pipeline", "keeper")
+PROBE_PATIENCE_S = 3.0
+PROBED_S = 1.0
 _FAMILY = re.compile(rb"^# HELP (\S+)", re.MULTILINE)
 
 
+class LogProbe:
+    """Asks a log that is elsewhere whether it answers: one question at a time, however often readiness is asked for."""
+
+    def __init__(self, ask: Callable[[], object]) -> None:
+        self._ask = ask
+        self._task: asyncio.Task[object] | None = None
+        self._begun = 0.0
+
+    async def troubles(self) -> list[str]:
+        now = time.monotonic()
+        if self._task is None or (self._task.done() and now - self._begun > PROBED_S):
+            self._begun = now
+            self._task = asyncio.create_task(asyncio.to_thread(self._ask), name="probe")
+        await asyncio.wait({self._task}, timeout=PROBE_PATIENCE_S)
+        if not self._task.done():
+            return [f"the log has not answered for {time.monotonic() - self._begun:.0f} s"]
+        error = self._task.exception()
+        return [] if error is None else [f"the log does not answer: {error}"]
+
+
 class Readiness:
-    """Whether a write can be made durable now and, where everything runs together, whether the others can work."""
+    """Whether a write can be made durable now and, where roles run together, whether the others can work."""
 
     def __init__(
         self,
@@ -26,31 +50,37 @@ class Readiness:
         committer: Committer,
         forwarder: Forwarder,
         *,
-        log_folder: Path,
-        run_folder: Path,
-        min_free_bytes: int,
-        together: bool,
+        settings: Settings,
+        stop: asyncio.Event,
+        together: Collection[str],
     ) -> None:
         self._writer, self._committer, self._forwarder = writer, committer, forwarder
-        self._log_folder, self._run_folder = log_folder, run_folder
-        self._min_free_bytes, self._together = min_free_bytes, together
+        self._settings, self._stop, self._together = settings, stop, together
+        # A local log is a matter of this machine's disk, another one of an answer.
+        self._probe = None if settings.log.kind == "local" else LogProbe(lambda: writer.positions())
 
     async def report(self) -> tuple[int, dict[str, Any]]:
         """The status of `/readyz` and what stands behind it."""
-        parts: dict[str, Any] = {"collector": _part(self._troubles())}
-        if self._together:
-            for role in OTHERS:
-                up = (self._run_folder / f"{role}.json").exists()
-                parts[role] = _part([] if up else [f"{role} has not said that it is ready"])
-            parts["query"] = await self._query()
+        parts: dict[str, Any] = {"collector": _part(await self._troubles())}
+        for role in self._together:
+            if role == "query":
+                parts[role] = await self._query()
+            elif role != "collector":
+                place = self._settings.run_folder / f"{file_stem(role, self._settings.instance)}.json"
+                parts[role] = _part([] if place.exists() else [f"{role} has not said that it is ready"])
         ready = all(part["ready"] for part in parts.values())
         return (200 if ready else 503), {"ready": ready, **parts}
 
-    def _troubles(self) -> list[str]:
+    async def _troubles(self) -> list[str]:
+        if self._stop.is_set():
+            return ["stopping"]
         troubles = list(self._writer.sealed().values())
-        free = shutil.disk_usage(self._log_folder).free
-        if free < self._min_free_bytes:
-            troubles.append(f"{free:,} bytes of disk are free; collector.min_free_bytes = {self._min_free_bytes:,}")
+        if self._probe is not None:
+            troubles += await self._probe.troubles()
+        else:
+            free, least = shutil.disk_usage(self._settings.folder).free, self._settings.collector.min_free_bytes
+            if free < least:
+                troubles.append(f"{free:,} bytes of disk are free; collector.min_free_bytes = {least:,}")
         if self._committer.failing:
             troubles.append(f"the last commit failed: {self._committer.failing}")
         return troubles
@@ -73,13 +103,16 @@ def _part(troubles: list[str]) -> dict[str, Any]:
     return {"ready": not troubles, **({"troubles": troubles} if troubles else {})}
 
 
-def metrics(run_folder: Path) -> bytes:
-    """This process' metrics and those the other roles left in the run folder."""
-    files = {path.stem: path for path in sorted(run_folder.glob("*.prom"))}
+def metrics(run_folder: Path, instance: str) -> bytes:
+    """This process' metrics and those that one process of each other role left in the run folder.
+
+    Where a role has several, it is the one with the same name, if there is; each serves or leaves its own.
+    """
     texts = {"collector": telemetry.exposition()}
-    for role, path in files.items():
+    files = sorted(run_folder.glob("*.prom"), key=lambda path: (not path.stem.endswith(f"-{instance}"), path.stem))
+    for path in files:
         try:
-            texts.setdefault(role, path.read_bytes())
+            texts.setdefault(path.stem.partition("-")[0], path.read_bytes())
         except FileNotFoundError:
             continue  # the role has just stopped
     return merged(texts)

@@ -11,6 +11,7 @@ from functools import cache
 import uvloop
 
 from tallymark import http
+from tallymark.beating import Beating, Beats
 from tallymark.collector import dead
 from tallymark.collector.app import App, Origins
 from tallymark.collector.applied import Follower
@@ -19,14 +20,19 @@ from tallymark.collector.commit import Committer, Partitioner
 from tallymark.collector.forward import Forwarder
 from tallymark.collector.health import Readiness
 from tallymark.collector.intake import Intake, Rules
+from tallymark.collector.nodes import QueryNodes
 from tallymark.collector.pressure import Budget, Rate
+from tallymark.collector.waiting import opened
 from tallymark.events.clocks import Clocks
 from tallymark.log.protocol import LogWriter
 from tallymark.role import Role
 from tallymark.settings import Settings, SettingsError
 
 STREAM = "events"
+ROLES = ("collector", "pipeline", "keeper", "query")
 STOP_GRACE_S = 1.0
+# How long a load balancer that asks for `/readyz` every second or two may take to notice.
+LEAVE_S = 3.0
 
 
 def run(settings: Settings) -> int:
@@ -51,26 +57,50 @@ def check_host(host: str) -> None:
 
 
 async def _run(settings: Settings, role: Role) -> None:
-    from tallymark import log
     from tallymark.log.partitioners import partitioner
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     role.on_stop(lambda: loop.call_soon_threadsafe(stop.set))
+    settings.collector.port = settings.collector.port or http.free_port(settings.collector.host)
     if role.stopping.is_set():
         return
+    async with AsyncExitStack() as stack:
+        writers = await opened(lambda: _open_logs(settings), settings.collector, stop=stop)
+        if writers is None:
+            return
+        events, letters = writers
+        stack.callback(events.close)
+        stack.callback(letters.close)
+
+        def ready(address: str) -> None:
+            role.announce(address)
+            if settings.store.kind != "sqlite":
+                stack.enter_context(Beating(role, lambda: _open_beats(settings), address=address))
+
+        assign = partitioner(settings.log.partition_by, events.partitions)
+        await serve(settings, events, letters, assign, stop=stop, ready=ready, applied=_applied(settings, events))
+
+
+def _open_logs(settings: Settings) -> tuple[LogWriter, LogWriter]:
+    from tallymark import log
+
     events = log.open_writer(settings, STREAM)
     try:
-        letters = log.open_writer(settings, dead.STREAM)
-        try:
-            assign = partitioner(settings.log.partition_by, events.partitions)
-            await serve(
-                settings, events, letters, assign, stop=stop, ready=role.announce, applied=_applied(settings, events)
-            )
-        finally:
-            letters.close()
-    finally:
+        return events, log.open_writer(settings, dead.STREAM)
+    except BaseException:
         events.close()
+        raise
+
+
+def _open_beats(settings: Settings) -> Beats:
+    """Without Polars, which a collector does not have."""
+    from tallymark.store.address import CassandraAddress, address
+    from tallymark.store.cassandra.beats import open_beats
+
+    place = address(settings)
+    assert isinstance(place, CassandraAddress), "on one machine the run folder says who is alive"
+    return open_beats(place)
 
 
 async def serve(
@@ -88,10 +118,11 @@ async def serve(
     reader = Reader(Limits(ours.max_body_bytes, ours.max_inflated_bytes, ours.body_timeout_s))
     budget = Budget(ours.max_pending_bytes)
     port = ours.port or http.free_port(ours.host)
+    halt = asyncio.Event()
     async with AsyncExitStack() as stack:
         committer = Committer(events, letters, partitioner, interval_s=ours.commit_interval_ms / 1000)
         stack.push_async_callback(committer.close)
-        forwarder = Forwarder(settings.run_folder / "query.json", stop=stop)
+        forwarder = Forwarder(QueryNodes(ours.query, settings.run_folder), stop=stop)
         stack.callback(forwarder.close)
         intake = Intake(
             Rules(ours.max_request_events, _clocks(settings)),
@@ -105,10 +136,9 @@ async def serve(
             events,
             committer,
             forwarder,
-            log_folder=settings.folder,
-            run_folder=settings.run_folder,
-            min_free_bytes=ours.min_free_bytes,
-            together=os.environ.get("TALLYMARK_SUPERVISED") == "1",
+            settings=settings,
+            stop=stop,
+            together=[role for role in os.environ.get("TALLYMARK_SUPERVISED", "").split(",") if role in ROLES],
         )
         app = App(
             intake,
@@ -119,27 +149,32 @@ async def serve(
             reader=reader,
             budget=budget,
             run_folder=settings.run_folder,
+            instance=settings.instance,
         )
         announcing = asyncio.create_task(_announce(ours.host, port, ready))
-        hurrying = asyncio.create_task(_hurry(stop, reader))
+        # One of several collectors stays for a moment, not ready, so that nobody is sent here any more.
+        leaving = asyncio.create_task(_leave(stop, reader, halt, LEAVE_S if settings.log.kind != "local" else 0.0))
         try:
             await http.serve(
                 app,
                 host=ours.host,
                 port=port,
-                stop=stop,
+                stop=halt,
                 header_timeout_s=ours.header_timeout_s,
                 max_connections=ours.max_connections,
             )
         finally:
             announcing.cancel()
-            hurrying.cancel()
+            leaving.cancel()
 
 
-async def _hurry(stop: asyncio.Event, reader: Reader) -> None:
-    """A body that comes slowly must not hold up the stop: it was not answered for."""
+async def _leave(stop: asyncio.Event, reader: Reader, halt: asyncio.Event, leave_s: float) -> None:
+    """After the stop, `/readyz` says so for a while; then no connection is taken and what is in hand is answered."""
     await stop.wait()
+    await asyncio.sleep(leave_s)
+    # A body that comes slowly must not hold up the stop: it was not answered for.
     reader.hurry(STOP_GRACE_S)
+    halt.set()
 
 
 async def _announce(host: str, port: int, ready: Callable[[str], None]) -> None:
@@ -165,9 +200,9 @@ def _applied(settings: Settings, events: LogWriter) -> Callable[[], Mapping[int,
 
     @cache
     def applied() -> Callable[[str], Mapping[int, int]]:
-        from tallymark.store import open_sink
+        from tallymark.store import address
 
-        return open_sink(settings.store_file).applied
+        return address(settings).open_sink().applied
 
     return lambda: applied()(events.identity)
 

@@ -5,15 +5,17 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from tallymark.client.transport import HttpTransport, NoAnswer, Request
+from tallymark.commands.cluster import look_at_cluster
 from tallymark.commands.command import Command, CommandFailed, WrongUsage
 from tallymark.commands.configuration import add_settings, read_settings
+from tallymark.commands.finding import Finding
 from tallymark.commands.output import print_json
 from tallymark.commands.service import add_url, connect
-from tallymark.commands.up import NEEDED, is_installed, require_port
+from tallymark.commands.up import ROLES, is_installed, needed, require_port
 from tallymark.commands.version import component_versions
 from tallymark.settings import Settings
 from tallymark.supervisor.lock import read_place
@@ -21,16 +23,6 @@ from tallymark.supervisor.processes import start_time
 
 OLDEST_PYTHON = (3, 11)
 LITTLE_DISK_BYTES, TOO_LITTLE_DISK_BYTES = 5_000_000_000, 500_000_000
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at. `state` is ok, warning or broken; `fix` says what to do."""
-
-    what: str
-    state: str
-    detail: str
-    fix: str = ""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,18 +45,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _findings(arguments: argparse.Namespace) -> Iterator[Finding]:
     yield _python()
-    yield from _packages()
-    yield _java()
     try:
         settings = read_settings(arguments)
     except WrongUsage as error:
+        yield _packages(Settings())
+        yield _java()
         yield Finding("settings", "broken", str(error), "`tallymark settings` lists them all; correct the one named")
         return
+    yield _packages(settings)
+    yield _java()
     changed = len(settings.origins)
     yield Finding("settings", "ok", f"{changed} differ from the defaults" if changed else "all defaults")
     yield _folder(settings.folder)
     yield _disk(settings.folder)
-    holder = _holder(settings.folder)
+    yield from look_at_cluster(settings)
+    holder = _holder(settings)
     yield _port(settings, holder)
     yield _service(arguments, holder)
 
@@ -76,19 +71,19 @@ def _python() -> Finding:
     return Finding("python", "broken", version, "install Python 3.11 or newer")
 
 
-def _packages() -> Iterator[Finding]:
-    missing = [name for name in NEEDED if not is_installed(name)]
-    versions = component_versions()
-    found = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+def _packages(settings: Settings) -> Finding:
+    packages, extras = needed(ROLES, settings)
+    missing = [name for name in packages if not is_installed(name)]
     if missing:
-        yield Finding(
+        return Finding(
             "components",
             "broken",
             f"not installed: {', '.join(missing)}",
-            'pip install "tallymark[all]" (the client and these commands work without)',
+            f'pip install "tallymark[{extras}]" (the client and these commands work without; a machine that plays only'
+            " some roles needs only their extras)",
         )
-    else:
-        yield Finding("components", "ok", found)
+    found = ", ".join(f"{name} {version}" for name, version in component_versions().items() if version)
+    return Finding("components", "ok", found)
 
 
 def _java() -> Finding:
@@ -128,9 +123,9 @@ def _disk(folder: Path) -> Finding:
     return Finding("disk", "ok", detail)
 
 
-def _holder(folder: Path) -> dict[str, object] | None:
+def _holder(settings: Settings) -> dict[str, object] | None:
     """Who runs on this folder, if it is alive."""
-    holder = read_place(folder)
+    holder = read_place(settings.folder, settings.instance)
     return holder if isinstance(holder.get("pid"), int) and start_time(holder["pid"]) is not None else None
 
 
@@ -149,6 +144,8 @@ def _port(settings: Settings, holder: dict[str, object] | None) -> Finding:
 def _service(arguments: argparse.Namespace, holder: dict[str, object] | None) -> Finding:
     if holder is None and not arguments.url and not os.environ.get("TALLYMARK_URL"):
         return Finding("service", "ok", "not running on this data folder; `tallymark up` starts it")
+    if holder is not None and not arguments.url and not holder.get("address"):
+        return Finding("service", "ok", f"roles without a port run on this data folder (pid {holder['pid']})")
     if holder is not None and not arguments.url:
         transport = HttpTransport(f"http://{holder['address']}", timeout_s=5.0)
     else:
@@ -177,8 +174,9 @@ COMMANDS = {
     "doctor": Command(
         "doctor",
         "Check Python, components, Java, settings, data folder, disk, port and the running service,\n"
+        "with a profile of a cluster also Kafka, Cassandra and the Spark master,\n"
         "and say how to fix what is wrong. Exit code 1 if something is broken.",
-        "tallymark doctor --data /var/lib/tallymark --port 9000",
+        "tallymark doctor --data /var/lib/tallymark --port 9000\ntallymark doctor --profile cluster.toml",
         _arguments,
         _run,
     )

@@ -14,6 +14,13 @@ SERVES = ("collector", "query")
 
 def _arguments(parser: argparse.ArgumentParser, *, role: str) -> None:
     add_settings(parser, address=role in SERVES)
+    if role == "pipeline":
+        parser.add_argument(
+            "--skip-lost",
+            action="store_true",
+            help="go on at the first record that is still there, after retention has deleted records that were not"
+            " counted; what is lost is recorded as a dead letter",
+        )
 
 
 def _run(arguments: argparse.Namespace, *, role: str) -> int:
@@ -23,6 +30,8 @@ def _run(arguments: argparse.Namespace, *, role: str) -> int:
 
     service = importlib.import_module(f"tallymark.{role}.service")
     try:
+        if role == "pipeline":
+            return int(service.run(settings, skip_lost=arguments.skip_lost))
         return int(service.run(settings))
     except (LogError, StoreError, RoleBusy) as error:
         raise CommandFailed(str(error)) from error

@@ -1,11 +1,16 @@
 """`tallymark settings`: every setting with its value, origin and meaning."""
 
 import argparse
+import re
+from dataclasses import replace
 
 from tallymark.commands.command import Command
 from tallymark.commands.configuration import add_settings, read_settings
 from tallymark.commands.output import print_json
 from tallymark.settings import entries
+
+HIDDEN = "********"
+_SECRET = re.compile(r"password|secret|sasl\.jaas|token|credential", re.IGNORECASE)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,7 +18,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    table = list(entries(read_settings(arguments)))
+    table = [replace(row, value=without_secrets(row.key, row.value)) for row in entries(read_settings(arguments))]
     if arguments.output == "json":
         print_json(
             [
@@ -35,6 +40,18 @@ def _run(arguments: argparse.Namespace) -> int:
     for row in table:
         print(f"{row.key:<{key}}  {_toml(row.value):<{value}}  {row.origin:<{origin}}  {row.meaning}")
     return 0
+
+
+def without_secrets(key: str, value: object) -> object:
+    """The value as it may be shown: passwords, and options of Kafka and Spark that are secrets, are hidden."""
+    if isinstance(value, list):
+        return [_masked(word) if isinstance(word, str) else word for word in value]
+    return HIDDEN if value and _SECRET.search(key) else value
+
+
+def _masked(word: str) -> str:
+    name, equals, _ = word.partition("=")
+    return f"{name}={HIDDEN}" if equals and _SECRET.search(name) else word
 
 
 def _toml(value: object) -> str:

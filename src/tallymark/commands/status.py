@@ -61,10 +61,15 @@ def _speed(status: dict[str, Any]) -> list[str]:
 
 
 def _roles(status: dict[str, Any]) -> list[str]:
-    return [
-        f"{each['role']:<9} {each['state']}" + (f" at {each['address']}" if each.get("address") else "")
-        for each in status.get("roles") or []
-    ]
+    found = status.get("roles") or []
+    names = [f"{each['role']} {each['instance']}" if each.get("instance") else each["role"] for each in found]
+    width = max([9, *map(len, names)])
+    return [f"{name:<{width}} {_state(each)}" for name, each in zip(names, found, strict=True)]
+
+
+def _state(each: dict[str, Any]) -> str:
+    where = f" at {each['address']}" if each.get("address") else ""
+    return f"{each['state']}{where}" + (", standing by" if (each.get("facts") or {}).get("standby") else "")
 
 
 COMMANDS = {

@@ -1,6 +1,7 @@
 """`tallymark up`: the whole path on this machine, in the foreground."""
 
 import argparse
+import difflib
 import errno
 import importlib.util
 import json
@@ -14,6 +15,7 @@ from tallymark.commands.command import Command, CommandFailed, WrongUsage
 from tallymark.commands.configuration import add_settings, as_flags, read_settings
 from tallymark.commands.meters import put, read_file
 from tallymark.http import family, free_port, is_loopback
+from tallymark.role import file_stem
 from tallymark.settings import Settings
 from tallymark.supervisor.child import ChildSpec
 from tallymark.supervisor.console import Console
@@ -25,21 +27,26 @@ ROLES = ("collector", "query", "keeper", "pipeline")
 STOP_ORDER = ("collector", "pipeline", "keeper", "query")
 SPOKEN = {"pipeline": "Spark"}
 STOP_S = {"pipeline": 20.0}
-NEEDED = (
-    "granian",
-    "uvloop",
-    "pyarrow",
-    "numpy",
-    "xxhash",
-    "prometheus_client",
-    "polars",
-    "pyspark",
-    "yaml",
-)
+LEAVE_S = 3.0
+# What each extra brings, by the names that are imported.
+NEEDED_BY = {
+    "collector": ("granian", "uvloop", "pyarrow", "numpy", "xxhash", "prometheus_client"),
+    "query": ("granian", "uvloop", "polars", "pyarrow", "numpy", "yaml", "prometheus_client"),
+    "keeper": ("polars", "pyarrow", "numpy", "prometheus_client"),
+    "pipeline": ("pyspark", "polars", "pyarrow", "numpy", "xxhash", "prometheus_client"),
+}
+NEEDED = tuple(dict.fromkeys(package for packages in NEEDED_BY.values() for package in packages))
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, address=True)
+    parser.add_argument(
+        "--roles",
+        metavar="ROLE,…",
+        type=_roles,
+        default=ROLES,
+        help="only these of collector, query, keeper and pipeline: for a machine of a cluster",
+    )
     parser.add_argument(
         "--meters", metavar="FILE", type=Path, help="apply this YAML file of meters once all is running"
     )
@@ -48,10 +55,29 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _roles(text: str) -> tuple[str, ...]:
+    """The roles in the order in which they are started."""
+    asked = [word.strip() for word in text.split(",") if word.strip()]
+    for word in asked:
+        if word not in ROLES:
+            near = difflib.get_close_matches(word, ROLES, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ROLES)}"
+            raise WrongUsage(f"--roles: no role {word!r}; {hint}")
+    if not asked:
+        raise WrongUsage(f"--roles names none; there are {', '.join(ROLES)}")
+    return tuple(role for role in ROLES if role in asked)
+
+
 def _run(arguments: argparse.Namespace) -> int:
-    settings = read_settings(arguments)
-    _require_packages()
-    _require_loopback(settings.collector.host)
+    front = _front(arguments.roles)
+    settings = read_settings(arguments, section=front or "collector")
+    _require_packages(arguments.roles, settings)
+    if front:
+        _require_loopback(getattr(settings, front).host)
+    if arguments.demo and "collector" not in arguments.roles:
+        raise WrongUsage("--demo sends events, so it needs the collector among --roles")
+    if arguments.meters and not front:
+        raise WrongUsage("--meters is applied over HTTP, so it needs the collector or query among --roles")
     meters = read_file(arguments.meters) if arguments.meters else []
     console = Console()
     up = _Up(arguments, settings, meters, console)
@@ -62,6 +88,11 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandFailed(str(error)) from error
 
 
+def _front(roles: Sequence[str]) -> str:
+    """The role whose port people see, if one of these has a port."""
+    return next((role for role in ("collector", "query") if role in roles), "")
+
+
 class _Up:
     """What the supervisor must know about Tallymark."""
 
@@ -69,8 +100,13 @@ class _Up:
         self, arguments: argparse.Namespace, settings: Settings, meters: Sequence[object], console: Console
     ) -> None:
         self._arguments, self._settings, self._meters, self._console = arguments, settings, meters, console
-        self._host, self._port = settings.collector.host, settings.collector.port or free_port(settings.collector.host)
-        self._address = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
+        self._roles: tuple[str, ...] = arguments.roles
+        self._front = _front(self._roles)
+        self._host, self._port, self._address = "", 0, ""
+        if self._front:
+            section = getattr(settings, self._front)
+            self._host, self._port = section.host, section.port or free_port(section.host)
+            self._address = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
         self._url = f"http://{self._address}"
 
     def plan(self) -> Plan:
@@ -79,30 +115,42 @@ class _Up:
             "demo", (sys.executable, "-m", "tallymark.load.demo", "--url", self._url), announces=False, stop_s=2
         )
         return Plan(
-            children=[self._role(role, flags) for role in ROLES],
-            stop_order=STOP_ORDER,
+            children=[self._role(role, flags) for role in self._roles],
+            stop_order=[role for role in STOP_ORDER if role in self._roles],
             before_start=self._require_port,
             why_not_ready=self._why_not_ready,
             on_ready=self._on_ready,
             companions=[demo] if self._arguments.demo else [],
             is_drained=self._is_drained,
             address=self._address,
+            instance=self._settings.instance,
         )
 
     def _role(self, role: str, flags: list[str]) -> ChildSpec:
-        own = ["--host", self._host, "--port", str(self._port)] if role == "collector" else []
+        own = ["--host", self._host, "--port", str(self._port)] if role == self._front else []
         return ChildSpec(
             role,
             (sys.executable, "-m", "tallymark", role, *flags, *own),
+            environment={"TALLYMARK_SUPERVISED": ",".join(self._roles)},
             spoken=SPOKEN.get(role, ""),
-            stop_s=STOP_S.get(role, 10.0),
+            stop_s=STOP_S.get(role, 10.0) + self._leave_s(role),
+            files=file_stem(role, self._settings.instance),
         )
+
+    def _leave_s(self, role: str) -> float:
+        """What a role of a cluster needs longer: to be left alone by others, and to hear from brokers that are away."""
+        if role == "collector" and self._settings.log.kind == "kafka":
+            return LEAVE_S + 2 * self._settings.log.delivery_timeout_s
+        return LEAVE_S if role == "query" and self._settings.store.kind == "cassandra" else 0.0
 
     def _require_port(self) -> None:
         """After the folder's lock is taken: the same folder is the better explanation for a port in use."""
-        require_port(self._host, self._port)
+        if self._front:
+            require_port(self._host, self._port)
 
     def _why_not_ready(self) -> str:
+        if not self._front:
+            return ""
         transport = HttpTransport(self._url, timeout_s=2.0)
         try:
             answer = transport.exchange(Request("GET", "/readyz"))
@@ -115,9 +163,13 @@ class _Up:
     def _on_ready(self) -> None:
         if self._meters:
             self._apply_meters()
+        which = "" if self._roles == ROLES else f" ({', '.join(self._roles)})"
+        where = f" at {self._url}" if self._front else ""
         self._console.say(
-            f"Tallymark is ready at {self._url}  (Ctrl-C stops it; data and logs in {self._settings.folder})"
+            f"Tallymark is ready{which}{where}  (Ctrl-C stops it; data and logs in {self._settings.folder})"
         )
+        if "collector" not in self._roles:
+            return
         event = '{"event": "view", "props": {"video": "A"}}'
         self._console.say(
             f"try: curl '{self._url}/v1/events?wait=applied' -H 'content-type: application/json' -d '{event}'"
@@ -138,14 +190,17 @@ class _Up:
 
     def _is_drained(self) -> bool:
         """The public port is closed by now, so the query service is asked at its own."""
+        if self._settings.log.kind != "local" or self._roles != ROLES:
+            return True  # others work on, and others send
         try:
-            address = json.loads((self._settings.run_folder / "query.json").read_bytes())["address"]
+            place = self._settings.run_folder / f"{file_stem('query', self._settings.instance)}.json"
+            address = json.loads(place.read_bytes())["address"]
             transport = HttpTransport(f"http://{address}", timeout_s=2.0)
             status = transport.exchange(Request("GET", "/v1/status")).json()
             transport.close()
         except (OSError, ValueError, KeyError, NoAnswer):
             return True  # nobody can tell; whatever is in the log is counted at the next start
-        return isinstance(status, dict) and not status.get("in_flight")
+        return isinstance(status, dict) and status.get("in_flight") == 0
 
 
 def troubled(report: object) -> list[str]:
@@ -194,18 +249,31 @@ def is_installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def _require_packages() -> None:
-    missing = [name for name in NEEDED if not is_installed(name)]
+def needed(roles: Sequence[str], settings: Settings) -> tuple[list[str], str]:
+    """The packages that these roles import on this profile, and the extras that bring them."""
+    packages = dict.fromkeys(package for role in roles for package in NEEDED_BY[role])
+    cluster = [
+        *(["confluent_kafka"] if settings.log.kind == "kafka" else []),
+        *(["cassandra"] if settings.store.kind == "cassandra" else []),
+    ]
+    extras = "all" if set(roles) == set(ROLES) else ",".join(roles)
+    return [*packages, *cluster], f"{extras},cluster" if cluster else extras
+
+
+def _require_packages(roles: Sequence[str], settings: Settings) -> None:
+    packages, extras = needed(roles, settings)
+    missing = [name for name in packages if not is_installed(name)]
     if missing:
-        raise CommandFailed(f'not installed: {", ".join(missing)}; pip install "tallymark[all]"')
+        raise CommandFailed(f'not installed: {", ".join(missing)}; pip install "tallymark[{extras}]"')
 
 
 COMMANDS = {
     "up": Command(
         "up",
         "Run everything on this machine in the foreground: collector, pipeline (Spark), keeper and query service.\n"
-        "Ctrl-C stops it cleanly and loses nothing.",
-        "tallymark up --demo\ntallymark up --data /var/lib/tallymark --port 9000 --meters meters.yaml",
+        "What dies is started again. Ctrl-C stops it cleanly and loses nothing. With --roles only some run here.",
+        "tallymark up --demo\ntallymark up --data /var/lib/tallymark --port 9000 --meters meters.yaml\n"
+        "tallymark up --roles collector,query --profile cluster.toml",
         _arguments,
         _run,
     )

@@ -5,8 +5,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from tallymark import telemetry
+from tallymark.store.protocol import LeaseLost
 
 logger = logging.getLogger(__name__)
 
@@ -25,13 +27,27 @@ class Duty:
     """does a part that takes a moment; True if there is more to do at once"""
     share: float = 1.0
     """of the keeper's time at most; a round that took long is followed by a longer rest"""
+    always: bool = False
+    """done also while another keeper works"""
+    longest_wait_s: float = LONGEST_WAIT_S
+    """after failures"""
+
+
+class Turned(Protocol):
+    """Whether it is this keeper's turn to work."""
+
+    @property
+    def ours(self) -> bool: ...
+
+    def lose(self) -> None: ...
 
 
 class Rota:
     """Runs each duty when its time has come, until it is told to stop."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, turn: Turned | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._turn = turn
         self._duties: list[Duty] = []
         self._due: dict[str, float] = {}
         self._failures: dict[str, int] = {}
@@ -60,8 +76,11 @@ class Rota:
             if stopping is not None and stopping.is_set():
                 return
             if self._due[duty.name] <= self._clock():
-                wait_s = self._run(duty)
+                wait_s = self._run(duty) if self._may(duty) else duty.every_s
                 self._due[duty.name] = self._clock() + wait_s
+
+    def _may(self, duty: Duty) -> bool:
+        return duty.always or self._turn is None or self._turn.ours
 
     def _run(self, duty: Duty) -> float:
         """How long until it is due again."""
@@ -69,10 +88,14 @@ class Rota:
         try:
             with telemetry.KEEPER_DUTY_SECONDS.labels(duty.name).time():
                 more = duty.work()
+        except LeaseLost:
+            assert self._turn is not None
+            self._turn.lose()
+            return duty.every_s
         except Exception as error:
             failures = self._failures[duty.name] = self._failures[duty.name] + 1
             telemetry.KEEPER_DUTY_FAILURES.labels(duty.name).inc()
-            wait_s = min(LONGEST_WAIT_S, max(duty.every_s, 0.5) * 2.0 ** min(failures, 10))
+            wait_s = min(duty.longest_wait_s, max(duty.every_s, 0.5) * 2.0 ** min(failures, 10))
             level = logging.ERROR if failures >= ALARMING else logging.WARNING
             logger.log(
                 level,

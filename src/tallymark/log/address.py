@@ -1,22 +1,48 @@
 """Where a stream is, in a form that travels to other processes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tallymark.log.local.reader import LocalLogReader
 from tallymark.log.protocol import LogReader
+from tallymark.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class LogAddress:
-    """Picklable; the folder is absolute, because other processes have other working folders."""
+class LocalAddress:
+    """A stream in a folder, absolute, because other processes have other working folders."""
 
-    kind: str
     folder: str
     stream: str
 
     def open_reader(self) -> LogReader:
         """A reader of its own for the calling process; LogLost if the log has not been made yet."""
-        if self.kind != "local":
-            raise ValueError(f"a log of kind {self.kind!r} cannot be opened; `local` can")
+        from tallymark.log.local.reader import LocalLogReader
+
         return LocalLogReader(Path(self.folder), self.stream)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaAddress:
+    """A topic of a Kafka cluster."""
+
+    brokers: tuple[str, ...]
+    topic: str
+    options: tuple[str, ...] = field(repr=False)
+
+    def open_reader(self) -> LogReader:
+        # Here, not above: only who has a Kafka needs its library.
+        from tallymark.log.kafka.reader import KafkaLogReader
+
+        return KafkaLogReader(self)
+
+
+LogAddress = LocalAddress | KafkaAddress
+
+
+def address(settings: Settings, stream: str) -> LogAddress:
+    """Where a stream is, for another process to open."""
+    if settings.log.kind == "local":
+        return LocalAddress(str(settings.log_folder.absolute()), stream)
+    return KafkaAddress(
+        tuple(settings.log.brokers), f"{settings.log.topic}.{stream}", tuple(settings.log.kafka_options)
+    )

@@ -12,6 +12,7 @@ class LogError(Exception):
     ├── LogDamaged        a record that was durable no longer reads: never skipped silently
     ├── LogLost           the asked offsets are gone (retention, or another log)
     ├── LogBusy           another process holds the writer's lock
+    ├── LogUnreachable    whoever keeps the log does not answer now: nothing is lost, try again
     └── LayoutChanged     the settings ask for another layout than the log has
     """
 
@@ -26,6 +27,10 @@ class LogLost(LogError):
 
 class LogBusy(LogError):
     """Another process writes this log."""
+
+
+class LogUnreachable(LogError):
+    """The log's servers do not answer; what was durable still is."""
 
 
 class LayoutChanged(LogError):
@@ -52,7 +57,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class NotAppended:
-    """A frame that could not be taken now: nothing of it is in the log, and it may be sent again."""
+    """A frame that is not known to be durable, and may be sent again: a copy that came through is found by its ids."""
 
     partition: int
     reason: str
@@ -78,12 +83,12 @@ class Positions:
     first: int
     synced: int
     end: int
-    events: int
-    """events appended up to `synced` since the log was made"""
+    events: int | None
+    """events appended up to `synced` since the log was made; None if the log cannot tell without reading it"""
 
 
 class LogWriter(Protocol):
-    """The one process that appends to a stream."""
+    """Appends to a stream: the one process that may where the log is local, one of many on Kafka."""
 
     @property
     def identity(self) -> str: ...
@@ -114,6 +119,11 @@ class LogReader(Protocol):
 
     @property
     def partitions(self) -> int: ...
+
+    @property
+    def slack_ms(self) -> int:
+        """How far append times may go back from one record to a later one, because several clocks stamp them."""
+        ...
 
     def positions(self) -> Mapping[int, Positions]: ...
 

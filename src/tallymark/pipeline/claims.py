@@ -1,7 +1,8 @@
 """The claim table of one partition: which ids were seen before a stretch, and when they were last appended.
 
-The law that any reader of the log can check: an event is a duplicate iff the previous copy of its (tenant, event, id),
-counted or not, lies at most the horizon before it in log append time.
+The law that any reader of the log can check: an event is a duplicate iff the latest copy of its (tenant, event, id)
+before it in the log, counted or not, lies at most the horizon before it in append time. (Append times never go back in
+a local log. On Kafka they may, by the difference of two brokers' clocks: the latest is then not always the previous.)
 
 The table covers the prefix of the log before the current stretch, up to `through`. A stretch's own ids stay beside it
 in a side file until the next stretch starts where this one ended, which proves that it was applied. Merging twice
@@ -52,6 +53,11 @@ class History(Protocol):
 
     def offset_at(self, append_ms: int) -> int: ...
 
+    @property
+    def slack_ms(self) -> int:
+        """How far append times may go back from one record to a later one."""
+        ...
+
     def ids(self, start: int, end: int) -> Iterator[Ids]:
         """The ids of accepted events in [start, end), in chunks."""
         ...
@@ -69,6 +75,7 @@ class Claims:
         self._start, self._end = start, end
         self._horizon_ms = horizon_ms
         self._history = history
+        self._memory_ms = horizon_ms + MARGIN_MS + history.slack_ms
         self._lock: int | None = None
 
     def __enter__(self) -> "Claims":
@@ -96,11 +103,12 @@ class Claims:
         previous = _previous_in_stretch(ids)
         leads = np.flatnonzero(previous < 0)
         seen_ms = self._table.find(ids.high[leads], ids.low[leads])
-        last_ms = np.where(previous >= 0, ids.append_ms[previous], -1)
-        last_ms[leads] = seen_ms
-        own = _last_copies(previous, ids)
+        latest_ms = _latest_ms(previous, ids.append_ms, leads=leads, seen_ms=seen_ms)
+        before_ms = np.where(previous >= 0, latest_ms[previous], -1)
+        before_ms[leads] = seen_ms
+        own = _last_copies(previous, Ids(ids.high, ids.low, latest_ms))
         _write_side(self._side_file, self._history.identity, self._start, self._end, own)
-        return (last_ms >= 0) & (ids.append_ms - last_ms <= self._horizon_ms)
+        return (before_ms >= 0) & (ids.append_ms - before_ms <= self._horizon_ms)
 
     def _ready_table(self) -> ClaimTable:
         """A table that covers exactly the prefix before the stretch."""
@@ -131,7 +139,7 @@ class Claims:
             start_ms = self._history.append_ms(self._start - 1) if self._start > self._history.first else None
         if start_ms is None:
             return self._start
-        window = self._history.offset_at(start_ms - self._horizon_ms - MARGIN_MS)
+        window = self._history.offset_at(start_ms - self._memory_ms)
         return max(self._history.first, min(window, self._start))
 
     def _catch_up(self, table: ClaimTable) -> ClaimTable:
@@ -144,7 +152,7 @@ class Claims:
         """The table with these ids, each of them once, which all lie before the stretch."""
         if len(ids.high):
             # Whatever follows is no older than the newest of these: what lies a horizon before it can be left out.
-            oldest_ms = int(ids.append_ms.max()) - self._horizon_ms - MARGIN_MS
+            oldest_ms = int(ids.append_ms.max()) - self._memory_ms
             ids = _only(ids, ids.append_ms >= oldest_ms)
             table = table.with_room(len(ids.high), oldest_ms=oldest_ms)
         table.merge(*ids)
@@ -170,6 +178,19 @@ def _repeated(high: Heads) -> npt.NDArray[np.int64]:
     return np.flatnonzero(pl.Series(high).is_duplicated().to_numpy())
 
 
+def _latest_ms(
+    previous: npt.NDArray[np.int64], append_ms: Times, *, leads: npt.NDArray[np.int64], seen_ms: Times
+) -> Times:
+    """For each event the latest append time among it and its copies before; its own, unless clocks went back."""
+    if (append_ms[1:] >= append_ms[:-1]).all() and (seen_ms <= append_ms[leads]).all():
+        return append_ms
+    latest = append_ms.copy()
+    latest[leads] = np.maximum(latest[leads], seen_ms)
+    for place in np.flatnonzero(previous >= 0):  # in log order, so that a copy's predecessor is done
+        latest[place] = max(latest[place], latest[previous[place]])
+    return latest
+
+
 def _last_copies(previous: npt.NDArray[np.int64], ids: Ids) -> Ids:
     """Each id once, with its last append time."""
     followed = np.zeros(len(previous), np.bool_)
@@ -182,7 +203,13 @@ def _only(ids: Ids, chosen: npt.NDArray[np.bool_]) -> Ids:
 
 
 def _last_of_each(ids: Ids) -> Ids:
-    return _last_copies(_previous_in_stretch(ids), ids) if len(ids.high) else ids
+    if not len(ids.high):
+        return ids
+    previous = _previous_in_stretch(ids)
+    nothing = np.zeros(0, np.int64)
+    return _last_copies(
+        previous, Ids(ids.high, ids.low, _latest_ms(previous, ids.append_ms, leads=nothing, seen_ms=nothing))
+    )
 
 
 _SIDE_MAGIC = b"TMSIDE1\0"

@@ -31,6 +31,10 @@ class LogHistory:
     def first(self) -> int:
         return self._log.positions()[self._partition].first
 
+    @property
+    def slack_ms(self) -> int:
+        return self._log.slack_ms
+
     def append_ms(self, offset: int) -> int | None:
         at = self._log.positions()[self._partition]
         return self._log.append_ms(self._partition, offset) if at.first <= offset < at.synced else None

@@ -15,12 +15,17 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tallymark import log as logs
+from tallymark import store as stores
+from tallymark.log.protocol import LogUnreachable
+from tallymark.pipeline import beginning
+from tallymark.pipeline.placement import Placement
 from tallymark.pipeline.salvage import salvage
+from tallymark.pipeline.session import is_cluster
 from tallymark.pipeline.sink import BatchSink, decode_results
-from tallymark.pipeline.source import NAME, Plan, encode_plan, next_offsets
+from tallymark.pipeline.source import NAME, PLAN, Plan, encode_plan, next_offsets, tasks
 from tallymark.settings import Settings
 from tallymark.store.model import Stretch, StretchResult
-from tallymark.store.protocol import PositionConflict, Store, WrongLog
+from tallymark.store.protocol import LeaseLost, PositionConflict, Store, StoreUnreachable, WrongLog
 
 logger = logging.getLogger("tallymark.pipeline")
 
@@ -31,45 +36,36 @@ CAUSE = re.compile(r"(Caused by: )?[\w.]*(Error|Exception|Damaged|Lost|Conflict)
 class Job:
     """`prepare()` until the tasks have their state, then `run()` until `stopping` is set."""
 
-    def __init__(self, settings: Settings, session: SparkSession, store: Store, stopping: threading.Event) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        session: SparkSession,
+        store: Store,
+        stopping: threading.Event,
+        *,
+        name: str = "pipeline",
+    ) -> None:
         self._settings = settings
         self._session = session
         self._store = store
         self._stopping = stopping
-        self._sink = BatchSink(store)
+        self._name = name
+        self._placement = Placement(session.sparkContext) if is_cluster(settings) else None
+        self._sink = BatchSink(store, count=self._placement.count if self._placement else None)
         self._log = logs.open_reader(settings, "events")
         self.plan = Plan(
             log=logs.address(settings, "events"),
-            store_file=str(settings.store_file.absolute()),
+            store=stores.address(settings),
             claims_folder=str(settings.claims_folder.absolute()),
             horizon_ms=settings.pipeline.horizon_s * 1000,
             max_events=settings.pipeline.max_batch_events,
             max_bytes=settings.pipeline.max_batch_bytes,
+            only_plan=self._placement is not None,
         )
 
-    def prepare(self) -> None:
+    def prepare(self, *, skip_lost: bool = False) -> None:
         """Check the positions against the log, then let every task load its claims."""
-        positions = self._log.positions()
-        known = self._store.applied(self._log.identity)
-        for partition, at in positions.items():
-            if partition not in known and at.first > 0:
-                logger.error(
-                    "partition %d begins at %d: what was before is deleted, and not counted", partition, at.first
-                )
-                self._store.begin(self._log.identity, partition, at.first)
-        for partition, offset in next_offsets(self.plan).items():
-            if offset > positions[partition].synced:
-                raise WrongLog(
-                    f"the store has applied partition {partition} up to {offset}, but the log ends at "
-                    f"{positions[partition].synced}: this log is not the one that was counted, or it lost its end; "
-                    "restore the log, or move the data folder away and begin anew"
-                )
-            if offset < positions[partition].first:
-                raise WrongLog(
-                    f"partition {partition} is applied up to {offset}, but the log begins at "
-                    f"{positions[partition].first}: records were deleted before they were counted; put the segments "
-                    "back from a copy, or move the data folder away and begin anew"
-                )
+        beginning.check(self._log, self._store, skip_lost=skip_lost)
         self.process([Stretch(partition, at, at) for partition, at in next_offsets(self.plan).items()])
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
@@ -86,7 +82,7 @@ class Job:
             except StreamingQueryException as error:
                 failures = 0 if time.monotonic() - started > 60 else failures + 1
                 logger.warning("the query stopped: %s", first_line(error))
-                self._recover(failures)
+                self._recover(failures, error)
 
     def process(self, stretches: Sequence[Stretch]) -> None:
         """Count and apply exactly these stretches, outside the stream."""
@@ -108,8 +104,10 @@ class Job:
         plan = dataclasses.replace(
             self.plan, stretches=tuple(stretches), only_meters=None if only is None else frozenset(only)
         )
-        batch = self._session.read.format(NAME).option("plan", encode_plan(plan)).load()
-        return decode_results(batch.toArrow())
+        if self._placement is not None:
+            return decode_results(self._placement.count(tasks(plan, stretches)))
+        batch = self._session.read.format(NAME).option(PLAN, encode_plan(plan)).load()
+        return decode_results(batch.toArrow()["result"].to_pylist())
 
     @property
     def _checkpoints(self) -> Any:
@@ -122,7 +120,7 @@ class Job:
         said = False
         query = (
             self._session.readStream.format(NAME)
-            .option("plan", encode_plan(self.plan))
+            .option(PLAN, encode_plan(self.plan))
             .load()
             .writeStream.foreachBatch(self._sink)
             .option("checkpointLocation", str(checkpoint.absolute()))
@@ -142,20 +140,21 @@ class Job:
                 query.stop()
             shutil.rmtree(checkpoint, ignore_errors=True)
 
-    def _recover(self, failures: int) -> None:
-        error = self._sink.failure
-        if isinstance(error, WrongLog):
-            raise error
-        if isinstance(error, PositionConflict):
-            logger.warning("another driver is writing, or wrote: %s; starting again from the store's positions", error)
-        elif error is None and failures > 0:
-            try:
+    def _recover(self, failures: int, stopped: Exception) -> None:
+        failure = self._sink.failure
+        if isinstance(failure, WrongLog | LeaseLost):
+            raise failure
+        try:
+            beginning.check(self._log, self._store)
+            if isinstance(failure, PositionConflict):
+                logger.warning("another driver is writing, or wrote: %s; going on from the store's positions", failure)
+            elif failure is None and failures > 0 and not _is_away(stopped):
                 self._salvage_all()
                 return
-            except WrongLog:
-                raise
-            except Exception as failure:
-                logger.warning("could not find what fails: %s; trying again", first_line(failure))
+        except (WrongLog, LeaseLost):
+            raise
+        except Exception as error:
+            logger.warning("could not find what fails: %s; trying again", first_line(error))
         self._stopping.wait(min(10.0, 0.2 * 2**failures))
 
     def _salvage_all(self) -> None:
@@ -172,7 +171,15 @@ class Job:
         now = time.time()
         if now - getattr(self, "_last_beat", 0.0) >= BEAT_S:
             self._last_beat = now
-            self._store.beat("pipeline", {"next": next_offsets(self.plan)}, now_ms=int(now * 1000))
+            try:
+                self._store.beat(self._name, {"next": next_offsets(self.plan)}, now_ms=int(now * 1000))
+            except (LogUnreachable, StoreUnreachable) as error:
+                logger.warning("cannot say that the pipeline is alive: %s", error)
+
+
+def _is_away(error: Exception) -> bool:
+    """Whether a task failed because log or store do not answer: then no record is to blame."""
+    return any(kind.__name__ in str(error) for kind in (LogUnreachable, StoreUnreachable))
 
 
 def first_line(error: Exception) -> str:

@@ -57,9 +57,11 @@ def _judge(stretch: Stretch, counting: Counting, log: LogReader) -> list[int]:
     except Exception as error:
         counting.count(Stretch(stretch.partition, stretch.start, stretch.start))
         broken = _to_blame(stretch, counting)
-        if broken is None:
-            counting.apply(burial(stretch, error, log))
-            return [stretch.start]
+        if not broken:
+            # Nothing fails apart: the whole gets a last chance, because what failed may have come back meanwhile.
+            result_or_none = None if broken is None else _counted(stretch, counting)
+            counting.apply(burial(stretch, error, log) if result_or_none is None else result_or_none)
+            return [stretch.start] if result_or_none is None else []
         healthy = [meter for meter in counting.live() if meter not in broken]
         result = replace(counting.count(stretch, only=healthy), broken=broken)
         logger.error(
@@ -69,8 +71,16 @@ def _judge(stretch: Stretch, counting: Counting, log: LogReader) -> list[int]:
     return []
 
 
+def _counted(stretch: Stretch, counting: Counting) -> StretchResult | None:
+    try:
+        return counting.count(stretch)
+    except Exception as error:
+        logger.warning("record %d of partition %d fails again: %s", stretch.start, stretch.partition, error)
+        return None
+
+
 def _to_blame(stretch: Stretch, counting: Counting) -> dict[int, str] | None:
-    """The meters that fail on this record; None if it cannot be counted without any either."""
+    """The meters that fail on this record, each alone; None if it cannot be counted without any either."""
     broken: dict[int, str] = {}
     try:
         counting.count(stretch, only=())
@@ -81,7 +91,7 @@ def _to_blame(stretch: Stretch, counting: Counting) -> dict[int, str] | None:
                 broken[meter] = str(error)[-500:]
     except Exception:
         return None
-    return broken or None
+    return broken
 
 
 def burial(stretch: Stretch, error: Exception, log: LogReader) -> StretchResult:

@@ -1,4 +1,4 @@
-"""The Spark session of the embedded profile: one JVM, quiet, on loopback."""
+"""The Spark session: one quiet JVM on loopback, or the driver of a cluster."""
 
 import os
 import shutil
@@ -19,16 +19,28 @@ def start_session(settings: Settings) -> SparkSession:
     scratch.mkdir(parents=True)
     (scratch / "log4j2.properties").write_text(LOGGING)
     os.environ["JAVA_HOME"] = str(java_home(scratch))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = settings.pipeline.python or sys.executable
+    os.environ["SPARK_LOCAL_IP"] = settings.pipeline.driver_host
     # Inherited by the Python workers: Polars starts a thread a core otherwise, in every worker.
     os.environ["POLARS_MAX_THREADS"] = "1"
     builder: Any = SparkSession.builder
-    for key, value in _configuration(settings).items():
+    configuration = _configuration(settings)
+    if is_cluster(settings):
+        configuration |= _cluster_configuration(settings)
+    for option in settings.pipeline.spark_options:
+        name, _, value = option.partition("=")
+        configuration[name.strip()] = value.strip()
+    for key, value in configuration.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     session.dataSource.register(TallymarkSource)
     return session
+
+
+def is_cluster(settings: Settings) -> bool:
+    """Whether the tasks run in other processes than the driver's, perhaps on other machines."""
+    return not settings.pipeline.master.startswith("local")
 
 
 # To the role's log file, without what Spark says of every batch that takes longer than the trigger, and of every stop.
@@ -54,8 +66,8 @@ def _configuration(settings: Settings) -> dict[str, str]:
         "spark.master": settings.pipeline.master,
         "spark.app.name": "tallymark",
         "spark.driver.memory": settings.pipeline.driver_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": settings.pipeline.driver_host,
+        "spark.driver.bindAddress": settings.pipeline.driver_host,
         "spark.local.dir": str(scratch / "spill"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         # Measured per micro-batch with nothing in it: 206 ms of CPU by default, 131 with the quick compiler and one
@@ -80,3 +92,26 @@ def _configuration(settings: Settings) -> dict[str, str]:
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
     }
+
+
+def _cluster_configuration(settings: Settings) -> dict[str, str]:
+    ours = settings.pipeline
+    configuration = {
+        "spark.executor.memory": ours.executor_memory,
+        "spark.executor.cores": str(ours.executor_cores),
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        # Ports are not fixed, so a driver that was killed does not bar its successor's way.
+        "spark.task.maxFailures": "4",
+        # A task waits this long for the executor that has its claims, then goes to another, which catches up.
+        "spark.locality.wait": "2s",
+        # An executor that is silent: 2 minutes by default, for which its partitions would stand still.
+        "spark.network.timeout": "20s",
+        "spark.network.timeoutInterval": "5s",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": "20s",
+        "spark.executor.heartbeatInterval": "3s",
+    }
+    if ours.max_executors:
+        configuration["spark.cores.max"] = str(ours.max_executors * ours.executor_cores)
+        configuration["spark.executor.instances"] = str(ours.max_executors)
+    return configuration

@@ -10,24 +10,23 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from tallymark.log.address import LogAddress
 from tallymark.log.protocol import LogReader
-from tallymark.store import open_registry, open_sink
+from tallymark.store.address import StoreAddress
 from tallymark.store.model import LiveMeters, Stretch
+from tallymark.store.protocol import Deposits, Registry, Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tallymark.store.sqlite.registry import SqliteRegistry
-    from tallymark.store.sqlite.sink import SqliteSink
-
 NAME = "tallymark"
 SCHEMA = "partition int, first bigint, next bigint, result binary"
+# Spark hides the values of options with such a name where it shows plans: ours may hold a password.
+PLAN = "secret.plan"
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Plan:
     """Where the log, the store and the claims are, and how much a batch may hold."""
 
     log: LogAddress
-    store_file: str
+    store: StoreAddress
     claims_folder: str
     horizon_ms: int
     max_events: int
@@ -44,6 +43,8 @@ class Plan:
     """only for a batch read: exactly these"""
     only_meters: frozenset[int] | None = None
     """only for a batch read: of the live meters just these"""
+    only_plan: bool = False
+    """the stream hands on the tasks themselves, to be counted where `placement` says"""
 
 
 def encode_plan(plan: Plan) -> str:
@@ -68,6 +69,13 @@ class Task(InputPartition):  # type: ignore[misc]
     """offsets before the stretch that were buried because they killed their task"""
 
 
+@dataclass
+class Planned(InputPartition):  # type: ignore[misc]
+    """All stretches of a batch on their way to where they are counted: one small task of Spark carries them."""
+
+    tasks: list[Task]
+
+
 class TallymarkSource(DataSource):  # type: ignore[misc]
     """`spark.readStream.format("tallymark")`, and `spark.read` for given stretches."""
 
@@ -79,10 +87,10 @@ class TallymarkSource(DataSource):  # type: ignore[misc]
         return SCHEMA
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return StretchStream(self.options["plan"])
+        return StretchStream(self.options[PLAN])
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return GivenStretches(self.options["plan"])
+        return GivenStretches(self.options[PLAN])
 
 
 class StretchStream(DataSourceStreamReader):  # type: ignore[misc]
@@ -115,7 +123,7 @@ class StretchStream(DataSourceStreamReader):  # type: ignore[misc]
             }
         )
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Task]:
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Task | Planned]:
         applied = next_offsets(self._plan)
         stretches = []
         for partition in sorted(end, key=int):
@@ -123,10 +131,14 @@ class StretchStream(DataSourceStreamReader):  # type: ignore[misc]
             first = max(start[partition], applied[int(partition)])
             if first < end[partition]:
                 stretches.append(Stretch(int(partition), first, end[partition]))
-        return tasks(self._plan, stretches)
+        planned = tasks(self._plan, stretches)
+        return [Planned(planned)] if self._plan.only_plan else planned
 
-    def read(self, task: Task) -> "Iterator[pa.RecordBatch]":
-        yield _count(task)
+    def read(self, part: Task | Planned) -> "Iterator[pa.RecordBatch]":
+        if isinstance(part, Planned):
+            yield from (_row(task, pickle.dumps(task)) for task in part.tasks)
+        else:
+            yield _row(part, count(part))
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to do: the sink's transaction was the commit."""
@@ -142,29 +154,43 @@ class GivenStretches(DataSourceReader):  # type: ignore[misc]
         return tasks(self._plan, self._plan.stretches)
 
     def read(self, task: Task) -> "Iterator[pa.RecordBatch]":
-        yield _count(task)
+        yield _row(task, count(task))
 
 
 def next_offsets(plan: Plan) -> dict[int, int]:
     """The first offset of each partition that the store has not applied."""
     log = open_log(plan.log)
-    applied = _sink(plan.store_file).applied(log.identity)
+    applied = _sink(plan.store).applied(log.identity)
     return {partition: applied.get(partition, at.first) for partition, at in log.positions().items()}
 
 
 def tasks(plan: Plan, stretches: Sequence[Stretch]) -> list[Task]:
-    sink, live = _sink(plan.store_file), _registry(plan.store_file).live_meters()
+    sink, live = _sink(plan.store), _registry(plan.store).live_meters()
     if plan.only_meters is not None:
         live = replace(live, meters=tuple(each for each in live.meters if each.meter_id in plan.only_meters))
     bare = replace(plan, stretches=())
     return [Task(stretch, bare, live, frozenset(sink.buried(stretch.partition))) for stretch in stretches]
 
 
-def _count(task: Task) -> "pa.RecordBatch":
+def count(task: Task) -> bytes:
+    """In a Python worker of Spark: the encoded result of the stretch."""
     # Here, not above: Spark imports this module in several processes that only plan, and Polars is 60 MB in each.
     from tallymark.pipeline.task import count_task
 
     return count_task(task)
+
+
+def _row(task: Task, result: bytes) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    fields: list[Any] = [
+        ("partition", pa.int32()),
+        ("first", pa.int64()),
+        ("next", pa.int64()),
+        ("result", pa.binary()),
+    ]
+    stretch = task.stretch
+    return pa.record_batch([[stretch.partition], [stretch.start], [stretch.end], [result]], schema=pa.schema(fields))
 
 
 def _as_offset(positions: dict[int, int]) -> dict[str, int]:
@@ -178,10 +204,15 @@ def open_log(address: LogAddress) -> LogReader:
 
 
 @lru_cache(maxsize=4)
-def _sink(path: str) -> "SqliteSink":
-    return open_sink(Path(path))
+def open_deposits(address: StoreAddress) -> Deposits:
+    return address.open_deposits()
 
 
 @lru_cache(maxsize=4)
-def _registry(path: str) -> "SqliteRegistry":
-    return open_registry(Path(path))
+def _sink(address: StoreAddress) -> Sink:
+    return address.open_sink()
+
+
+@lru_cache(maxsize=4)
+def _registry(address: StoreAddress) -> Registry:
+    return address.open_registry()

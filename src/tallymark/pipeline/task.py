@@ -2,23 +2,19 @@
 
 import gc
 import itertools
+import os
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import pyarrow as pa
 
 from tallymark.pipeline.claims import Claims
 from tallymark.pipeline.count import count
 from tallymark.pipeline.history import LogHistory
-from tallymark.pipeline.source import Task, open_log
+from tallymark.pipeline.source import Task, open_deposits, open_log
 from tallymark.store import deltas
 from tallymark.store.model import StretchResult
 
-_FIELDS: list[Any] = [("partition", pa.int32()), ("first", pa.int64()), ("next", pa.int64()), ("result", pa.binary())]
-ROW = pa.schema(_FIELDS)
-
-
+CLAIMS = "TALLYMARK_PIPELINE_CLAIMS"
 SETTLED_AFTER = 3
 _begun = itertools.count(1)
 
@@ -34,14 +30,15 @@ def _settle() -> None:
         gc.freeze()
 
 
-def count_task(task: Task) -> pa.RecordBatch:
-    """Runs in a Python worker of Spark: one row with the stretch's result."""
+def count_task(task: Task) -> bytes:
+    """Runs in a Python worker of Spark: the stretch's result, encoded."""
     _settle()
     stretch, plan = task.stretch, task.plan
     log = open_log(plan.log)
     history = LogHistory(log, stretch.partition, skip=task.skip)
     claims = Claims(
-        Path(plan.claims_folder),
+        # Each machine may have its own place for them.
+        Path(os.environ.get(CLAIMS) or plan.claims_folder),
         stretch.partition,
         start=stretch.start,
         end=stretch.end,
@@ -61,6 +58,4 @@ def count_task(task: Task) -> pa.RecordBatch:
         dead=counted.dead,
         broken=counted.broken,
     )
-    return pa.record_batch(
-        [[stretch.partition], [stretch.start], [stretch.end], [msgspec.msgpack.encode(result)]], schema=ROW
-    )
+    return msgspec.msgpack.encode(open_deposits(plan.store).deposit(result))

@@ -8,7 +8,7 @@ from tallymark.http import Problem
 from tallymark.query import meters_api, openapi, question, questions
 from tallymark.query.answer import NOT_STORED, Answer, json_answer
 from tallymark.query.pulse import Pulse
-from tallymark.query.roles import roles
+from tallymark.query.roles import roles, spoken
 from tallymark.query.routes import Request, Route, Routes
 from tallymark.query.sources import Sources
 from tallymark.query.status import status
@@ -16,7 +16,7 @@ from tallymark.query.status import status
 METER = "/v1/meters/{name}"
 
 
-def routes(sources: Sources, pulse: Pulse) -> Routes:
+def routes(sources: Sources, pulse: Pulse, *, is_stopping: Callable[[], bool] = lambda: False) -> Routes:
     """The whole table."""
     table = [
         Route("GET", "/v1/meters", "every meter", _plain(lambda: meters_api.list_meters(sources))),
@@ -37,7 +37,7 @@ def routes(sources: Sources, pulse: Pulse) -> Routes:
         ),
         Route("GET", "/v1/status", "is anything late or lost?", _plain(lambda: status(sources, pulse))),
         Route("GET", "/healthz", "alive", _plain(lambda: {"status": "alive"})),
-        Route("GET", "/readyz", "sees the store", _plain(lambda: _ready(sources))),
+        Route("GET", "/readyz", "sees the store", _plain(lambda: _ready(sources, is_stopping))),
         Route("GET", "/metrics", "this process' metrics for Prometheus", _metrics, content="text/plain"),
         Route("GET", "/openapi.json", "this document", _plain(lambda: openapi.document(table))),
         *(_static(path, file) for path, file in dashboard.files().items()),
@@ -80,8 +80,10 @@ def _put(sources: Sources) -> Callable[[Request], Answer]:
     return answer
 
 
-def _ready(sources: Sources) -> dict[str, Any]:
+def _ready(sources: Sources, is_stopping: Callable[[], bool]) -> dict[str, Any]:
     """Answers only if the store does; what the others are doing is said, but is not this role's readiness."""
+    if is_stopping():
+        raise Problem(503, "stopping", "the service is stopping; ask another one", headers={"retry-after": "1"})
     now_ms = sources.clock_ms()
     try:
         with sources.store.snapshot() as snapshot:
@@ -93,7 +95,7 @@ def _ready(sources: Sources) -> dict[str, Any]:
         "ready": True,
         "store": "answers",
         "applied": applied,
-        "roles": {each["role"]: each["state"] for each in alive},
+        "roles": {spoken(each): each["state"] for each in alive},
     }
 
 

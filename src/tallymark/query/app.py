@@ -18,10 +18,11 @@ from tallymark.query.parameters import read_pairs
 from tallymark.query.routes import Request, Route, Routes
 from tallymark.query.sources import Sources
 from tallymark.store.model import RegisteredMeter
-from tallymark.store.protocol import StoreError
+from tallymark.store.protocol import SnapshotOutdated, StoreError, StoreUnreachable
 
 THREADS = 4
 MOST_WAITING = 256
+MOST_TRIES = 4
 SAFE = ("x-content-type-options", "nosniff")
 
 logger = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ class Desk:
             raise Problem(503, "overloaded", detail, headers={"retry-after": "1"})
         self._waiting += 1
         try:
-            answer: Answer = await self._in_thread(lambda: make(request))
+            answer: Answer = await self._in_thread(lambda: _of_a_moment(make, request))
             return answer
         finally:
             self._waiting -= 1
@@ -114,6 +115,17 @@ class Desk:
         telemetry.QUERY_LISTENERS.set(self.follower.listeners)
 
 
+def _of_a_moment(make: Callable[[Request], Answer], request: Request) -> Answer:
+    """The answer; asked again, of a new moment, when the store no longer has the one that it began with."""
+    for _ in range(MOST_TRIES - 1):
+        try:
+            return make(request)
+        except SnapshotOutdated:
+            if request.method not in ("GET", "HEAD"):
+                raise
+    return make(request)
+
+
 def make_app(sources: Sources, routes: Routes) -> tuple[Desk, App]:
     desk = Desk(sources, routes)
 
@@ -142,6 +154,12 @@ def _resume(request: Request, end: int) -> int:
 def _problem(error: Exception, scope: Scope) -> Problem:
     if isinstance(error, Problem):
         return error
+    if isinstance(error, StoreUnreachable):
+        logger.warning("%s %s: %s", scope.method, scope.path, error)
+        return Problem(503, "store_unreachable", f"the store does not answer: {error}", headers={"retry-after": "1"})
+    if isinstance(error, SnapshotOutdated):
+        detail = f"the store moved on {MOST_TRIES} times while this was answered: {error}; ask again, or for less"
+        return Problem(503, "busy", detail, headers={"retry-after": "1"})
     if isinstance(error, StoreError):
         return Problem(400, "refused", str(error))
     if isinstance(error, sqlite3.OperationalError):

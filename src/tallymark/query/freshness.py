@@ -64,14 +64,15 @@ def complete_through(
     positions = events.positions()
     if positions is None:
         # No log yet, so nothing can be missing from the counts; but counts without a log are of an unknown age.
-        return None if any(applied.values()) else now_ms
+        return None if events.is_away or any(applied.values()) else now_ms
     complete = now_ms
     for partition, standing in positions.items():
         following = applied.get(partition, 0)
         if following < standing.end:
             appended_ms = events.append_ms(partition, following)
-            # Append times never go back, the clock does when it is set: then they do not say when something came.
-            if appended_ms is None or appended_ms > clock_ms():
+            # Append times of one machine never go back, its clock does when it is set: then they do not say when
+            # something came. Those of several machines may be ahead of ours by as much as their clocks differ.
+            if appended_ms is None or appended_ms > clock_ms() + events.slack_ms:
                 return None
             complete = min(complete, appended_ms)
     return complete

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from tallymark.query.account import intake
 from tallymark.query.sources import Sources
+from tallymark.store.model import Ledger
 
 KEEP = 121
 INTERVAL_S = 1.0
@@ -40,10 +42,10 @@ class Pulse:
 
     def take(self) -> None:
         with self._sources.store.snapshot() as snapshot:
-            applied = sum(ledger.accepted for ledger in snapshot.ledger().values())
-        positions = self._sources.events.positions() or {}
-        accepted = max(applied, sum(each.events for each in positions.values()))
-        self._beats.append(Beat(self._sources.clock_ms(), accepted, applied))
+            ledger, applied = sum(snapshot.ledger().values(), Ledger()), snapshot.applied()
+        accepted = intake(ledger, applied, self._sources.events).accepted
+        if accepted is not None:  # else nobody can tell now, and the chart has a gap
+            self._beats.append(Beat(self._sources.clock_ms(), accepted, ledger.accepted))
 
     def recent(self) -> list[dict[str, Any]]:
         """Rates between readings, oldest first."""

@@ -6,6 +6,7 @@ import logging
 import time
 
 from tallymark import http
+from tallymark.beating import Beating
 from tallymark.query import api
 from tallymark.query.app import make_app
 from tallymark.query.live import Follower
@@ -17,6 +18,8 @@ from tallymark.store import open_store
 
 READY_WITHIN_S = 10.0
 LEAVE_WITHIN_S = 2.0
+# How long a load balancer that asks for `/readyz` every second or two may take to notice.
+LEAVE_S = 3.0
 
 logger = logging.getLogger("tallymark.query")
 
@@ -50,20 +53,26 @@ async def _serve(settings: Settings, role: Role) -> None:
     events, refused = stream(settings, "events"), stream(settings, "dead")
     sources = Sources(store, events, refused, settings, clock_ms=lambda: int(time.time() * 1000))
     pulse = Pulse(sources)
-    desk, app = make_app(sources, api.routes(sources, pulse))
+    desk, app = make_app(sources, api.routes(sources, pulse, is_stopping=stop.is_set))
     halt = asyncio.Event()
     serving = asyncio.create_task(http.serve(app, host=host, port=port, stop=halt))
+    several = settings.store.kind != "sqlite"
+    goodbyes = contextlib.ExitStack()
     try:
         await _accepting(host, port, serving)
         pulse.start()
         role.publish_metrics()
         role.announce(f"{host}:{port}")
+        if several:
+            goodbyes.enter_context(Beating(role, lambda: store, address=f"{host}:{port}"))
         logger.info("answering on http://%s:%d", host, port)
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({stopped, serving}, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             serving.result()
             raise RuntimeError("the server ended by itself")
+        # One of several nodes stays for a moment, not ready, so that nobody is sent here any more.
+        await asyncio.sleep(LEAVE_S if several else 0.0)
     finally:
         # Streams first: the server waits for open ones.
         pulse.stop()
@@ -73,6 +82,7 @@ async def _serve(settings: Settings, role: Role) -> None:
         with contextlib.suppress(Exception):
             await serving
         desk.close()
+        goodbyes.close()
         events.close()
         refused.close()
         store.close()

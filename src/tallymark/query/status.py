@@ -5,9 +5,10 @@ from typing import Any
 
 from tallymark import __version__
 from tallymark.log.protocol import Positions
+from tallymark.query.account import intake, refused
 from tallymark.query.freshness import Freshness, ahead_ms, freshness
 from tallymark.query.pulse import Pulse
-from tallymark.query.roles import roles
+from tallymark.query.roles import roles, spoken
 from tallymark.query.sources import Sources
 from tallymark.store.model import Lag, Ledger
 
@@ -46,7 +47,7 @@ def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
     answer = {
         "now_ms": now_ms,
         "tallymark": __version__,
-        **_account(ledger, positions, sources),
+        **_account(ledger, applied, sources),
         "lag_ms": _spoken_lag(lag),
         "events_per_second": round((recent.events if recent else 0) * 1000 / RATE_WINDOW_MS, 1),
         "recent": pulse.recent(),
@@ -64,21 +65,19 @@ def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
     return {"healthy": not problems, "problems": problems, **answer}
 
 
-def _account(ledger: Ledger, positions: Mapping[int, Positions], sources: Sources) -> dict[str, Any]:
-    dead_stream = sources.refused.positions()
-    refused = None if dead_stream is None else sum(each.events for each in dead_stream.values())
-    # A log that is gone from here cannot have fewer events than were counted from it.
-    accepted = max(ledger.accepted, sum(each.events for each in positions.values()))
+def _account(ledger: Ledger, applied: Mapping[int, int], sources: Sources) -> dict[str, Any]:
+    taken = intake(ledger, applied, sources.events)
+    turned_away = refused(sources.store, sources.refused)
     return {
-        "received": None if refused is None else accepted + refused,
-        "accepted": accepted,
-        "refused": refused,
+        "received": None if turned_away is None or taken.accepted is None else taken.accepted + turned_away,
+        "accepted": taken.accepted,
+        "refused": turned_away,
         "counted": ledger.counted,
         "duplicate": ledger.duplicate,
         "dead": ledger.dead,
         "aside": ledger.aside,
         "unmatched": ledger.unmatched,
-        "in_flight": accepted - ledger.accepted,
+        "in_flight": taken.in_flight,
         "missing": ledger.missing,
         "late": ledger.late,
     }
@@ -114,7 +113,7 @@ def _positions(positions: Mapping[int, Positions], applied: Mapping[int, int]) -
 
 def _problems(answer: Mapping[str, Any], fresh: Freshness, *, log_ahead_ms: int, last_dead_ms: int | None) -> list[str]:
     """What a person should look at, in sentences; empty when all is well."""
-    found = [f"{each['role']} is {each['state']}" for each in answer["roles"] if each["state"] != "running"]
+    found = [f"{spoken(each)} is {each['state']}" for each in answer["roles"] if each["state"] != "running"]
     if answer["missing"]:
         found.append(f"{answer['missing']:,} accepted events are in no column of the ledger")
     if log_ahead_ms > CLOCK_BACK_MS:

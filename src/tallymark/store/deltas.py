@@ -74,6 +74,12 @@ def merged() -> list[pl.Expr]:
     ]
 
 
+def sums(merged_deltas: pl.DataFrame) -> pl.DataFrame:
+    """For each meter the sum over all its series (null), so that a question without labels reads one, not all."""
+    totals = merged_deltas.group_by("meter", "bucket_s").agg(merged())
+    return totals.with_columns(pl.lit(None, dtype=pl.String).alias("series")).select(SCHEMA.names())
+
+
 def _or_null(name: str, total: pl.Expr) -> pl.Expr:
     # The sum of nothing is 0 to Polars; here it is null, because 0 would claim that there were values.
     return pl.when(pl.col(name).count() > 0).then(total).otherwise(None).alias(name)

@@ -98,7 +98,7 @@ class StretchResult:
     meter_ids: tuple[int, ...]
     """the meters that were live for this stretch"""
     deltas: bytes
-    """`store.deltas.encode`; empty bytes if nothing was fresh"""
+    """`store.deltas.encode`; empty bytes if nothing was fresh, or if they were deposited"""
     ledger: Ledger
     received: Mapping[int, int] = field(default_factory=dict)
     """receipt time (ms, rounded down to 10) -> events: what the sink needs to state the lag"""
@@ -107,6 +107,8 @@ class StretchResult:
     """meter_id -> error: the meter failed on this stretch and counted nothing of it"""
     buried: bool = False
     """the stretch is one record that kills its task: nobody must try to read it again"""
+    deposit: str = ""
+    """where the store keeps the deltas, if the task brought them there itself; counts once `Sink.apply` has named it"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The store as the stages see it. SQLite is the first implementation; Cassandra follows the same page."""
+"""The store as the stages see it: what SQLite and Cassandra both do."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -29,6 +29,9 @@ class StoreError(Exception):
     StoreError
     ├── PositionConflict   a stretch neither follows the applied position nor lies before it
     ├── WrongLog           positions of another log, or applied beyond the log's end
+    ├── LeaseLost          another process has taken over this role; nothing of what was asked is written
+    ├── SnapshotOutdated   the moment that a snapshot stands for can no longer be read: take a new one
+    ├── StoreUnreachable   whoever keeps the store does not answer now: try again
     ├── UnknownMeter       no live meter of that name
     └── TooManyRows        an answer longer than whoever asked can use
     """
@@ -40,6 +43,18 @@ class PositionConflict(StoreError):
 
 class WrongLog(StoreError):
     """The store's positions belong to another log."""
+
+
+class LeaseLost(StoreError):
+    """Another process plays this role now, and this one may not write."""
+
+
+class SnapshotOutdated(StoreError):
+    """A reader was slower than the store keeps the past."""
+
+
+class StoreUnreachable(StoreError):
+    """The store's servers do not answer, or not enough of them."""
 
 
 class UnknownMeter(StoreError):
@@ -77,6 +92,46 @@ class Registry(Protocol):
 
     def broken_since(self, meter_id: int) -> dict[int, tuple[int, str]]:
         """partition -> (start of the first stretch it failed on, why)."""
+        ...
+
+
+class Lease(Protocol):
+    """The right to play a role alone. A holder that is silent for the lease's time loses it to whoever asks next."""
+
+    def take(self) -> bool:
+        """Takes or renews it, without waiting; False while another process has it, and for ever once it was lost.
+
+        From the first True on, whatever this store object writes in that role is fenced: it raises LeaseLost as soon
+        as another process has taken over, also when this one was stopped in between and does not know.
+        """
+        ...
+
+    def release(self) -> None:
+        """Gives it back, so that the next one need not wait."""
+        ...
+
+
+class Beats(Protocol):
+    """Who is alive."""
+
+    def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
+        """This role is alive and says so, with a few facts for `status`."""
+        ...
+
+    def beats(self) -> dict[str, tuple[int, dict[str, Any]]]:
+        """role -> (when, facts)."""
+        ...
+
+
+class Deposits(Protocol):
+    """What a task needs of the store."""
+
+    def deposit(self, result: StretchResult) -> StretchResult:
+        """Brings the deltas to the store, if it wants them from the task, and leaves a reference in the result.
+
+        A deposit counts only once `Sink.apply` has named it, so one of a task that was given up changes nothing,
+        however late it is written.
+        """
         ...
 
 
@@ -171,10 +226,14 @@ class Upkeep(Protocol):
         ...
 
 
-class Store(Registry, Sink, Upkeep, Protocol):
+class Store(Registry, Sink, Upkeep, Beats, Protocol):
     """Everything. A process opens one and may use it from several threads."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]: ...
+
+    def lease(self, role: str, holder: str, *, lease_s: float) -> Lease:
+        """The lease of `pipeline` or `keeper`. Where a file lock already makes a role alone, it is always had."""
+        ...
 
     def journal_since(self, sequence: int) -> "list[tuple[int, pl.DataFrame]]":
         """Applied batches after `sequence` in order, as (sequence, deltas): what `live` follows."""
@@ -190,14 +249,6 @@ class Store(Registry, Sink, Upkeep, Protocol):
 
     def last_dead_letter_ms(self, hop: str) -> int | None:
         """When something last became a dead letter at this hop; None if nothing ever did."""
-        ...
-
-    def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
-        """This role is alive and says so, with a few facts for `status`."""
-        ...
-
-    def beats(self) -> dict[str, tuple[int, dict[str, Any]]]:
-        """role -> (when, facts)."""
         ...
 
     def close(self) -> None: ...

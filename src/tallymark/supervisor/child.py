@@ -35,6 +35,8 @@ class ChildSpec:
     """it writes run/<name>.json once it can work, and `ready` waits for that"""
     stop_s: float = 10.0
     """how long it may take to stop before it is killed"""
+    files: str = ""
+    """how its files are called, if not by its name"""
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,14 @@ class Child:
         self.due: float | None = None
         """when to start it (monotonic seconds); None while it runs or shall not run"""
         self._folder = folder
-        self._place = folder / "run" / f"{spec.name}.json"
+        self._place = folder / "run" / f"{spec.files or spec.name}.json"
         self._process: subprocess.Popen[bytes] | None = None
         self._started = 0.0
         self._log_from = 0
 
     @property
     def log_file(self) -> Path:
-        return self._folder / "logs" / f"{self.spec.name}.log"
+        return self._folder / "logs" / f"{self.spec.files or self.spec.name}.log"
 
     @property
     def running(self) -> bool:
@@ -88,7 +90,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **self.spec.environment, "TALLYMARK_SUPERVISED": "1"},
+                env={**os.environ, "TALLYMARK_SUPERVISED": "1", **self.spec.environment},
                 # Its own group: Ctrl-C reaches the supervisor alone, and whatever the child left behind can be found.
                 process_group=0,
             )

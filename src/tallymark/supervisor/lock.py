@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from tallymark.role import write_atomically
+from tallymark.role import file_stem, write_atomically
 
 
 class FolderTaken(Exception):
@@ -17,19 +17,20 @@ class FolderTaken(Exception):
 class FolderLock:
     """Held from `with` to its end, or to the death of the process, whatever kills it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, instance: str = "") -> None:
         self._folder = folder
+        self._instance = instance
         self._file: IO[str] | None = None
-        self._place = folder / "run" / "up.json"
+        self._place = _place(folder, instance)
 
     def __enter__(self) -> "FolderLock":
         self._place.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(self._folder / "up.lock", "a", encoding="utf-8")
+        self._file = open(self._folder / f"{self._place.stem}.lock", "a", encoding="utf-8")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
-            raise FolderTaken(_refusal(self._folder, read_place(self._folder))) from None
+            raise FolderTaken(_refusal(self._folder, read_place(self._folder, self._instance))) from None
         return self
 
     def __exit__(
@@ -45,15 +46,23 @@ class FolderLock:
         write_atomically(self._place, json.dumps(facts).encode())
 
 
-def read_place(folder: Path) -> dict[str, Any]:
+def _place(folder: Path, instance: str) -> Path:
+    return folder / "run" / f"{file_stem('up', instance)}.json"
+
+
+def read_place(folder: Path, instance: str = "") -> dict[str, Any]:
     """What the present, or the last killed, `up` on this folder wrote; empty if nothing."""
     try:
-        facts = json.loads((folder / "run" / "up.json").read_bytes())
+        facts = json.loads(_place(folder, instance).read_bytes())
     except (OSError, ValueError):
         return {}
     return facts if isinstance(facts, dict) else {}
 
 
 def _refusal(folder: Path, holder: dict[str, Any]) -> str:
-    who = f" (pid {holder['pid']}, http://{holder['address']})" if "pid" in holder else ""
-    return f"Tallymark already runs on {folder}{who}; use that one, stop it, or choose another folder with --data"
+    where = f", http://{holder['address']}" if holder.get("address") else ""
+    who = f" (pid {holder['pid']}{where})" if "pid" in holder else ""
+    return (
+        f"Tallymark already runs on {folder}{who}; use that one, stop it, choose another folder with --data,"
+        " or give this one a name of its own with --set instance=…"
+    )

@@ -46,6 +46,8 @@ class Plan:
     leftover_s: float = 10.0
     """how long children of a killed supervisor may take to go"""
     address: str = ""
+    instance: str = ""
+    """its name, where several share a data folder"""
 
 
 class Supervisor:
@@ -63,7 +65,7 @@ class Supervisor:
         self._complain_at_s = COMPLAIN_S
 
     def run(self) -> int:
-        with FolderLock(self._folder) as lock, Signals() as signals:
+        with FolderLock(self._folder, self._plan.instance) as lock, Signals() as signals:
             self._await_the_last_run()
             self._plan.before_start()
             for child in self._children:
@@ -77,7 +79,7 @@ class Supervisor:
         return 1 if self._failed else 0
 
     def _await_the_last_run(self) -> None:
-        left = read_place(self._folder).get("children", {})
+        left = read_place(self._folder, self._plan.instance).get("children", {})
         for name in await_leftovers(left, patience_s=self._plan.leftover_s):
             self._console.say(f"killed {name} of the last run, which had outlived its supervisor")
 

@@ -92,3 +92,58 @@ def test_settings_show_value_and_origin(capsys, monkeypatch, tmp_path):
     assert rows["query.max_k"]["origin"] == "default"
     assert main(["settings"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(rows)
+
+
+def cluster(port: int, **more: str) -> list[str]:
+    settings = {
+        "log.kind": "kafka",
+        "log.brokers": f"127.0.0.1:{port}",
+        "store.kind": "cassandra",
+        "store.port": str(port),
+        "pipeline.master": f"spark://127.0.0.1:{port}",
+        **more,
+    }
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+
+def test_a_cluster_that_is_away_is_found_with_what_to_do(capsys, free_port):
+    code, found = examine(capsys, "--port", str(free_port), *cluster(1))
+    assert code == 1
+    for what, setting in (("kafka", "log.brokers"), ("cassandra", "store.hosts"), ("spark", "pipeline.master")):
+        assert found[what]["state"] == "broken"
+        assert "127.0.0.1:1" in found[what]["detail"]
+        assert setting in found[what]["fix"]
+
+
+def test_a_spark_that_takes_connections_is_found(capsys, free_port):
+    with socket.create_server(("127.0.0.1", 0)) as master:
+        place = f"spark://127.0.0.1:1,127.0.0.1:{master.getsockname()[1]}"
+        _, found = examine(capsys, "--port", str(free_port), "--set", f"pipeline.master={place}")
+    assert found["spark"]["state"] == "ok"
+
+
+def test_the_packages_of_a_cluster_are_asked_for_only_where_they_are_needed(capsys, monkeypatch, free_port):
+    monkeypatch.setattr("tallymark.commands.doctor.is_installed", lambda name: name != "confluent_kafka")
+    monkeypatch.setattr("tallymark.commands.cluster.is_installed", lambda name: name != "confluent_kafka")
+    assert examine(capsys, "--port", str(free_port))[1]["components"]["state"] == "ok"
+    _, found = examine(capsys, "--port", str(free_port), "--set", "log.kind=kafka", "--set", "log.brokers=127.0.0.1:1")
+    assert "confluent_kafka" in found["components"]["detail"]
+    assert 'pip install "tallymark[all,cluster]"' in found["components"]["fix"]
+    assert "kafka" not in found
+
+
+def test_settings_show_no_secrets(capsys, monkeypatch):
+    monkeypatch.setenv("TALLYMARK_STORE_PASSWORD", "hunter2")
+    options = "sasl.username=me,sasl.password=hunter2,ssl.key.password=hunter2,sasl.jaas.config=hunter2"
+    for output in ("table", "json"):
+        assert main(["settings", "--set", f"log.kafka_options={options}", "--output", output]) == 0
+        told = capsys.readouterr().out
+        assert "hunter2" not in told
+        assert "sasl.username=me" in told
+        assert "sasl.password=********" in told
+    assert main(["settings"]) == 0
+    monkeypatch.delenv("TALLYMARK_STORE_PASSWORD")
+    capsys.readouterr()
+    assert main(["settings", "--output", "json"]) == 0
+    rows = {row["key"]: row["value"] for row in json.loads(capsys.readouterr().out)}
+    assert rows["store.password"] == ""

@@ -39,10 +39,10 @@ class Reply:
 class Collector:
     """The service in a thread of its own."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, log: MemoryLog | None = None) -> None:
         self.settings = settings
         self.port = settings.collector.port = free_port()
-        self.log = MemoryLog(2)
+        self.log = log or MemoryLog(2)
         self.dead = MemoryLog(1)
         self.applied: dict[int, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -126,13 +126,14 @@ class Collector:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., Collector]]:
-    """`make(max_body_bytes=…)`: a running collector with these settings."""
+    """`make(max_body_bytes=…, log__kind=…)`: a running collector with these settings of its own, and of others."""
     running: list[Collector] = []
 
-    def start(**settings: Any) -> Collector:
-        flags = {"data": str(tmp_path), **{f"collector.{key}": value for key, value in settings.items()}}
+    def start(log: MemoryLog | None = None, **settings: Any) -> Collector:
+        named = {key.replace("__", ".") if "__" in key else f"collector.{key}": settings[key] for key in settings}
+        flags = {"data": str(tmp_path), **named}
         (tmp_path / "run").mkdir(exist_ok=True)
-        collector = Collector(load(environment={}, flags=flags)).start()
+        collector = Collector(load(environment={}, flags=flags), log).start()
         running.append(collector)
         return collector
 

@@ -14,6 +14,7 @@ import pytest
 
 from tallymark.collector.forward import Forwarder
 from tallymark.collector.health import merged
+from tallymark.collector.nodes import QueryNodes
 from tallymark.http import Problem
 from tallymark.testing import until
 
@@ -145,7 +146,7 @@ def test_what_the_server_lets_through_is_not_trusted(
     scope: Any = SimpleNamespace(method="GET", path=path, query_string=query, headers=headers)
 
     async def forward() -> None:
-        await Forwarder(tmp_path / "query.json", stop=asyncio.Event()).forward(scope, None, b"")
+        await Forwarder(QueryNodes([], tmp_path), stop=asyncio.Event()).forward(scope, None, b"")
 
     with pytest.raises(Problem) as refused:
         asyncio.run(forward())
@@ -183,7 +184,7 @@ def test_a_question_that_is_given_up_leaves_no_connection_behind(tmp_path: Path)
         async with await asyncio.start_server(stall, "127.0.0.1", 0) as server:
             host, port = server.sockets[0].getsockname()
             (tmp_path / "query.json").write_text(json.dumps({"address": f"{host}:{port}"}))
-            forwarder = Forwarder(tmp_path / "query.json", stop=asyncio.Event())
+            forwarder = Forwarder(QueryNodes([], tmp_path), stop=asyncio.Event())
             with pytest.raises(TimeoutError) as given_up:
                 async with asyncio.timeout(0.1):
                     await forwarder.get("/readyz")
@@ -243,7 +244,7 @@ def test_a_query_service_that_moved_is_found_again(collector: Any, query: Any, t
 
 @pytest.mark.usefixtures("query")
 def test_ready_together_means_that_every_role_is(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TALLYMARK_SUPERVISED", "1")
+    monkeypatch.setenv("TALLYMARK_SUPERVISED", "collector,pipeline,keeper,query")
     collector = make()
     reply = collector.get("/readyz")
     assert (reply.status, reply.json["ready"]) == (503, False)

@@ -8,7 +8,8 @@ import pytest
 
 from tallymark.keeper.letters import take_in_letters
 from tallymark.keeper.streams import Stream
-from tallymark.log import LocalLogWriter, LogAddress, Outgoing, drop_oldest
+from tallymark.log import LocalLogWriter, Outgoing, drop_oldest
+from tallymark.log.address import LocalAddress
 from tallymark.store.model import DeadLetter
 from tallymark.store.sqlite.store import SqliteStore
 
@@ -29,7 +30,7 @@ def writer(tmp_path: Path) -> Iterator[LocalLogWriter]:
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Iterator[Stream]:
-    opened = Stream(LogAddress("local", str(tmp_path / "log"), "dead").open_reader)
+    opened = Stream(LocalAddress(str(tmp_path / "log"), "dead").open_reader)
     yield opened
     opened.close()
 

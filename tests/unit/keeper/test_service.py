@@ -60,6 +60,7 @@ def test_it_folds_rolls_takes_in_letters_and_stops_cleanly(tmp_path: Path) -> No
             "days_through": 0,
             "waiting": 0,
             "failing": [],
+            "standby": False,
         }
         place = settings.run_folder / "keeper.json"
         assert json.loads(place.read_text())["pid"] == keeper.pid

@@ -20,6 +20,7 @@ class RecordedHistory:
 
     identity = "recorded"
     first = 0
+    slack_ms = 0
 
     def __init__(self, records: list[Record]) -> None:
         self.records = records

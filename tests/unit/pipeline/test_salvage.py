@@ -102,3 +102,16 @@ def test_a_spark_that_died_buries_nothing():
     with pytest.raises(RuntimeError):
         salvage(Stretch(0, 0, 16), counting=counting, log=a_log(16))
     assert counting.applied == []
+
+
+def test_a_log_that_comes_back_in_the_middle_of_the_search_costs_no_record():
+    counting = Counting(lambda offsets, meters: False)
+    # The stretch fails as long as the log is away, counting nothing never does; it comes back after some tries.
+    counting.fails = lambda offsets, meters: bool(offsets) and counting.tries < 3
+    assert salvage(Stretch(0, 0, 1), counting=counting, log=a_log(1)) == []
+    assert [result.buried for result in counting.applied] == [False]
+
+
+def test_a_record_that_fails_only_with_all_meters_together_is_buried():
+    counting = Counting(lambda offsets, meters: 3 in offsets and meters == {1, 2})
+    assert salvage(Stretch(0, 2, 5), counting=counting, log=a_log(5)) == [3]

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tallymark import log as logs
+from tallymark import store as stores
 from tallymark.log.protocol import Outgoing
 from tallymark.pipeline import source
 from tallymark.pipeline.session import _configuration
@@ -22,7 +23,7 @@ def planning(tmp_path, build):
     writer, store = logs.open_writer(settings, "events"), open_store(settings)
     count, content = build.payload([build.event("a")])
     writer.append([Outgoing(partition, content, count) for partition in range(12) for _ in range(3)])
-    plan = Plan(logs.address(settings, "events"), str(settings.store_file), "claims", 600_000, 10**6, 10**9)
+    plan = Plan(logs.address(settings, "events"), stores.address(settings), "claims", 600_000, 10**6, 10**9)
     yield plan, store, writer
     writer.close()
     store.close()
@@ -66,7 +67,7 @@ def test_what_another_driver_applied_is_clipped_from_the_plan(planning):
 
 def test_a_batch_is_bounded_by_events(planning):
     plan, _, _ = planning
-    plan = decode_plan(encode_plan(Plan(plan.log, plan.store_file, "claims", 1, max_events=24, max_bytes=10**9)))
+    plan = decode_plan(encode_plan(Plan(plan.log, plan.store, "claims", 1, max_events=24, max_bytes=10**9)))
     reader = StretchStream(encode_plan(plan))
     assert set(reader.latestOffset(reader.initialOffset()).values()) == {2}
 

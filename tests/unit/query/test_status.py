@@ -7,6 +7,8 @@ import pytest
 
 from tallymark.http import Problem
 from tallymark.log.protocol import Outgoing
+from tallymark.query import api
+from tallymark.query.routes import Request
 from tallymark.store.model import Lag, Ledger
 
 
@@ -164,6 +166,14 @@ def test_ready_is_seeing_the_store(desk):
         desk.ask("/readyz")
     assert found.value.status == 503
     assert desk.ask("/healthz") == {"status": "alive"}
+
+
+def test_one_that_stops_says_so_before_it_closes_its_port(desk):
+    routes = api.routes(desk.sources, desk.pulse, is_stopping=lambda: True)
+    route, _ = routes.find("GET", "/readyz")
+    with pytest.raises(Problem, match="stopping") as found:
+        route.answer(Request("GET", "/readyz"))
+    assert (found.value.status, found.value.code) == (503, "stopping")
 
 
 def _finished_process():

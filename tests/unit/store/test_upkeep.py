@@ -61,11 +61,3 @@ def test_threads_that_have_ended_leave_no_connection_behind(store: SqliteStore) 
         thread.start()
         thread.join()
     assert len(store._connections._by_thread) <= 2
-
-
-def test_an_unknown_label_is_refused_by_name(store: SqliteStore) -> None:
-    events = store.meter("events")
-    with store.snapshot() as snapshot, pytest.raises(StoreError, match="has no label video; it has event"):
-        snapshot.read(events, where={"video": ["A"]}, by=(), start_s=None, end_s=None, step_s=None)
-    with store.snapshot() as snapshot, pytest.raises(StoreError, match="not a whole minute"):
-        snapshot.read(events, where={}, by=(), start_s=30, end_s=None, step_s=None)

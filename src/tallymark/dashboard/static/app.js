@@ -14,6 +14,7 @@ const $ = (id) => document.getElementById(id);
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const precise = new Intl.NumberFormat(undefined, { maximumFractionDigits: 6 });
+const number = (value) => (value === null ? "–" : whole.format(value)); // null: nobody can tell now
 const chart = new Chart($("chart"));
 const page = { meters: [], live: null, following: "", topDirty: true, topAskedMs: 0, answeredAt: null };
 
@@ -76,21 +77,22 @@ function verdict(status) {
 
 function account(status) {
   set("counted", whole.format(status.counted));
-  set("accepted", `${whole.format(status.accepted)} accepted`);
+  const accepted = status.accepted ?? TERMS.reduce((sum, [term]) => sum + status[term], 0);
+  set("accepted", `${number(status.accepted)} accepted`);
   const rows = TERMS.map(([term, words]) => row(words, status[term], term, term === "missing" && status.missing !== 0));
   if (status.refused !== null) rows.push(row("refused at the door, not accepted", status.refused, null, false));
   fill($("account").tBodies[0], rows);
   fill($("bar"), TERMS.filter(([term]) => status[term] > 0).map(([term]) => {
     const part = make("i");
     part.dataset.term = term;
-    part.style.width = `${(100 * status[term]) / Math.max(1, status.accepted)}%`;
+    part.style.width = `${(100 * status[term]) / Math.max(1, accepted)}%`;
     return part;
   }));
-  $("bar").setAttribute("aria-label", TERMS.map(([term, words]) => `${words} ${whole.format(status[term])}`).join(", "));
+  $("bar").setAttribute("aria-label", TERMS.map(([term, words]) => `${words} ${number(status[term])}`).join(", "));
 }
 
 function row(words, value, term, alarm) {
-  const line = make("tr"), head = make("th"), cell = make("td", whole.format(value));
+  const line = make("tr"), head = make("th"), cell = make("td", number(value));
   head.scope = "row";
   if (term) {
     const dot = make("i");
@@ -113,11 +115,11 @@ function lag(found) {
 }
 
 function roles(found) {
-  fill($("roles"), found.map(({ role, state, address }) => {
+  fill($("roles"), found.map(({ role, instance, state, address }) => {
     const line = make("li"), pill = make("span", state);
     pill.className = "state";
     pill.dataset.state = state;
-    line.append(make("b", role), pill);
+    line.append(make("b", instance ? `${role} ${instance}` : role), pill);
     line.title = address ?? "";
     return line;
   }));

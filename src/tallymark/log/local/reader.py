@@ -38,6 +38,10 @@ class LocalLogReader:
     def partitions(self) -> int:
         return len(self._partitions)
 
+    @property
+    def slack_ms(self) -> int:
+        return 0  # the writer stamps under its lock, and never goes back
+
     def positions(self) -> Mapping[int, Positions]:
         return {number: partition.positions() for number, partition in enumerate(self._partitions)}
 

@@ -14,10 +14,11 @@ from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
 from tallymark.store.model import Folded, Folding
 from tallymark.store.sqlite.connection import writing
-from tallymark.store.sqlite.journal import beyond, entries
+from tallymark.store.sqlite.journal import entries
 from tallymark.store.sqlite.marks import read_folding, read_mark, read_marks, set_folding, set_mark
 from tallymark.store.sqlite.points import add_points, coarser
 from tallymark.store.sqlite.series import SeriesKey, SeriesNumbers
+from tallymark.store.tail import beyond
 
 # Deltas merged in one fold, about 60 MB: the more batches a fold spans, the fewer times a point is written.
 MOST_DELTAS = 1_000_000
@@ -76,7 +77,7 @@ class Folder:
         if not waiting:
             return None
         merged = deltas.merge(frame for _, frame in waiting)
-        sums = _sums(merged)
+        sums = deltas.sums(merged)
         if folding is not None:
             merged, sums = merged.filter(beyond(folding)), sums.clear()
         through = waiting[-1][0]
@@ -108,12 +109,6 @@ def _gather(
             gathered.append((sequence, frame))
             rows += frame.height
     return gathered, False
-
-
-def _sums(merged: pl.DataFrame) -> pl.DataFrame:
-    """For each meter the sum over all its series, so that a question without labels reads one series, not all."""
-    sums = merged.group_by("meter", "bucket_s").agg(deltas.merged())
-    return sums.with_columns(pl.lit(None, dtype=pl.String).alias("series")).select(merged.columns)
 
 
 def _numbered(connection: sqlite3.Connection, series: SeriesNumbers, merged: pl.DataFrame) -> pl.DataFrame:

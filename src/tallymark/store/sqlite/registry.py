@@ -1,13 +1,12 @@
 """The registry: definitions of meters, their versions, since where they count and since where they are broken."""
 
-import difflib
 import sqlite3
 
 import msgspec
 
-from tallymark.meters.model import BUILT_IN, Meter
+from tallymark.meters.model import Meter
 from tallymark.store.model import LiveMeters, RegisteredMeter
-from tallymark.store.protocol import StoreError, UnknownMeter
+from tallymark.store.registered import check_definable, check_deletable, find
 from tallymark.store.sqlite.connection import Connections, reading, writing_durably
 from tallymark.store.sqlite.marks import add_to_mark, read_mark
 
@@ -42,7 +41,7 @@ class SqliteRegistry:
         return _newest(self._connections.mine())
 
     def meter(self, name: str) -> RegisteredMeter:
-        return _find(self.meters(), name)
+        return find(self.meters(), name)
 
     def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
         connection = self._connections.mine()
@@ -50,8 +49,7 @@ class SqliteRegistry:
             known = {registered.meter.name: registered for registered in _newest(connection)}.get(meter.name)
             if known is not None and known.meter == meter:
                 return known
-            if meter.name == BUILT_IN.name:
-                raise StoreError(f"the meter {meter.name} is built in and cannot be redefined; choose another name")
+            check_definable(meter)
             version = 1 + int(
                 connection.execute(
                     "SELECT COALESCE(MAX(version), 0) FROM meters WHERE name = ?", (meter.name,)
@@ -70,9 +68,8 @@ class SqliteRegistry:
         """Its points stay; defined again, it is a new version that counts from zero."""
         connection = self._connections.mine()
         with writing_durably(connection):
-            if name == BUILT_IN.name:
-                raise StoreError(f"the meter {name} is built in and cannot be deleted")
-            _find(_newest(connection), name)
+            check_deletable(name)
+            find(_newest(connection), name)
             connection.execute("UPDATE meters SET deleted_ms = ? WHERE name = ? AND deleted_ms IS NULL", (now_ms, name))
             add_to_mark(connection, "revision", 1)
 
@@ -96,12 +93,3 @@ def _newest(connection: sqlite3.Connection) -> list[RegisteredMeter]:
         RegisteredMeter(meter_id, version, msgspec.json.decode(definition, type=Meter), created_ms, broken)
         for meter_id, version, definition, created_ms, broken in connection.execute(_NEWEST).fetchall()
     ]
-
-
-def _find(meters: list[RegisteredMeter], name: str) -> RegisteredMeter:
-    by_name = {registered.meter.name: registered for registered in meters}
-    if name not in by_name:
-        near = difflib.get_close_matches(name, by_name, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else "`tallymark meters list` shows those there are"
-        raise UnknownMeter(f"no meter is called {name}; {hint}")
-    return by_name[name]

@@ -6,19 +6,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import polars as pl
 
 from tallymark.meters.model import Meter
 from tallymark.store.model import DeadLetter, Folded, LiveMeters, Marks, Pruned, RegisteredMeter, Stretch, StretchResult
 from tallymark.store.sqlite import connection as connections
 from tallymark.store.sqlite import journal, letters, positions, roll, schema, upkeep
+from tallymark.store.sqlite.beats import SqliteBeats
 from tallymark.store.sqlite.fold import Folder
 from tallymark.store.sqlite.labels import LabelTables
 from tallymark.store.sqlite.marks import read_mark, read_marks
 from tallymark.store.sqlite.reading import SqliteSnapshot
 from tallymark.store.sqlite.registry import SqliteRegistry
 from tallymark.store.sqlite.sink import SqliteSink
+from tallymark.store.tail import Tail
+
+
+class AlwaysHeld:
+    """A lease on one machine: there a lock on the data folder already lets one process play a role."""
+
+    def take(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
 
 
 class SqliteStore:
@@ -30,8 +41,9 @@ class SqliteStore:
         self._connections = connections.Connections(path, connect)
         self._registry = SqliteRegistry(self._connections)
         self._sink = SqliteSink(self._connections)
+        self._beats = SqliteBeats(self._connections)
         self._folder = Folder()
-        self._tail = journal.Tail()
+        self._tail = Tail()
         self._labels = LabelTables()
         schema.prepare(self._connections.mine())
 
@@ -82,6 +94,9 @@ class SqliteStore:
         with self._connections.spare() as connection, connections.reading(connection):
             yield SqliteSnapshot(connection, read_marks(connection), self._tail, self._labels)
 
+    def lease(self, role: str, holder: str, *, lease_s: float) -> AlwaysHeld:
+        return AlwaysHeld()
+
     def journal_since(self, sequence: int) -> list[tuple[int, pl.DataFrame]]:
         return list(journal.entries(self._connection, after=sequence))
 
@@ -98,13 +113,10 @@ class SqliteStore:
         return letters.last_letter_ms(self._connection, hop)
 
     def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
-        self._connection.execute(
-            "INSERT OR REPLACE INTO beats VALUES (?, ?, ?)", (role, now_ms, msgspec.json.encode(facts).decode())
-        )
+        self._beats.beat(role, facts, now_ms=now_ms)
 
     def beats(self) -> dict[str, tuple[int, dict[str, Any]]]:
-        rows = self._connection.execute("SELECT role, at_ms, facts FROM beats ORDER BY role")
-        return {role: (at_ms, msgspec.json.decode(facts)) for role, at_ms, facts in rows}
+        return self._beats.beats()
 
     # Upkeep
 

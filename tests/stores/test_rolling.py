@@ -6,12 +6,12 @@ import pytest
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.model import Ledger, Stretch, StretchResult
-from tallymark.store.sqlite.store import SqliteStore
+from tallymark.store.protocol import Store
 
 MIDNIGHT = 20_000 * DAY_S
 
 
-def count(store: SqliteStore, *events: tuple[str, int]) -> None:
+def count(store: Store, *events: tuple[str, int]) -> None:
     """Applies and folds one event for each (series, time)."""
     start = store.applied("log").get(0, 0)
     cells = [(1, series, time_s // 60 * 60, 1, 0, None, None, None, None, None) for series, time_s in events]
@@ -22,7 +22,7 @@ def count(store: SqliteStore, *events: tuple[str, int]) -> None:
     store.fold(most_points=1000)
 
 
-def roll(store: SqliteStore, now_s: int, *, slices: int | None = None, slice_series: int = 1) -> None:
+def roll(store: Store, now_s: int, *, slices: int | None = None, slice_series: int = 1) -> None:
     done = 0
     while slices is None or done < slices:
         if not store.roll(now_ms=now_s * 1000, delay_s=120, slice_series=slice_series):
@@ -30,7 +30,7 @@ def roll(store: SqliteStore, now_s: int, *, slices: int | None = None, slice_ser
         done += 1
 
 
-def sums(store: SqliteStore) -> list[int]:
+def sums(store: Store) -> list[int]:
     """Of minutes, hours, days and all time, over all series and series by series."""
     events = store.meter("events")
     with store.snapshot() as snapshot:
@@ -41,7 +41,7 @@ def sums(store: SqliteStore) -> list[int]:
         ]
 
 
-def test_a_late_delta_into_an_empty_hour_before_the_one_in_progress(store: SqliteStore) -> None:
+def test_a_late_delta_into_an_empty_hour_before_the_one_in_progress(store: Store) -> None:
     #   8:00     9:00     10:00    11:00
     #   [ rolled )[ empty )[ half rolled )
     #                ^ late
@@ -58,7 +58,7 @@ def test_a_late_delta_into_an_empty_hour_before_the_one_in_progress(store: Sqlit
     assert sums(store) == [5] * 8
 
 
-def test_a_late_delta_into_a_quiet_day_whose_hours_have_passed(store: SqliteStore) -> None:
+def test_a_late_delta_into_a_quiet_day_whose_hours_have_passed(store: Store) -> None:
     roll(store, MIDNIGHT + 10 * HOUR_S + 120)
     assert store.marks().hours_through == MIDNIGHT + 10 * HOUR_S
     count(store, ("a", MIDNIGHT + 8 * HOUR_S))
@@ -67,7 +67,7 @@ def test_a_late_delta_into_a_quiet_day_whose_hours_have_passed(store: SqliteStor
     assert sums(store) == [1] * 8
 
 
-def test_a_series_made_while_its_hour_is_being_rolled(store: SqliteStore) -> None:
+def test_a_series_made_while_its_hour_is_being_rolled(store: Store) -> None:
     count(store, ("a", MIDNIGHT), ("b", MIDNIGHT))
     roll(store, MIDNIGHT + HOUR_S + 120, slices=1, slice_series=2)  # of three: a, b and the sum
     count(store, ("c", MIDNIGHT), ("a", MIDNIGHT))
@@ -77,13 +77,13 @@ def test_a_series_made_while_its_hour_is_being_rolled(store: SqliteStore) -> Non
 
 
 @pytest.mark.parametrize("delay", [-1, 0])
-def test_an_hour_is_rolled_when_its_delay_has_passed(store: SqliteStore, delay: int) -> None:
+def test_an_hour_is_rolled_when_its_delay_has_passed(store: Store, delay: int) -> None:
     count(store, ("a", MIDNIGHT))
     roll(store, MIDNIGHT + HOUR_S + 120 + delay)
     assert (store.marks().hours_through >= MIDNIGHT + HOUR_S) is (delay == 0)
 
 
-def test_marks_never_go_back_with_the_clock(store: SqliteStore) -> None:
+def test_marks_never_go_back_with_the_clock(store: Store) -> None:
     count(store, ("a", MIDNIGHT))
     roll(store, MIDNIGHT + 5 * HOUR_S)
     marks = store.marks()
@@ -91,7 +91,7 @@ def test_marks_never_go_back_with_the_clock(store: SqliteStore) -> None:
     assert store.marks() == marks
 
 
-def test_an_event_from_the_future_waits_for_its_hour(store: SqliteStore) -> None:
+def test_an_event_from_the_future_waits_for_its_hour(store: Store) -> None:
     count(store, ("a", MIDNIGHT + 30 * DAY_S), ("a", MIDNIGHT))
     roll(store, MIDNIGHT + 2 * HOUR_S)
     assert store.marks().hours_through == MIDNIGHT + HOUR_S

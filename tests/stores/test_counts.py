@@ -1,7 +1,6 @@
 """Any history of applying, replaying, folding, rolling, crashing and reopening gives the numbers of plain Python."""
 
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -9,12 +8,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+import cassandras
 from tallymark.meters.model import Meter
 from tallymark.store import deltas, exact
+from tallymark.store.address import SqliteAddress
+from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult
+from tallymark.store.protocol import Snapshot, Store
 from tallymark.store.reference import Reference, cell
-from tallymark.store.sqlite.store import SqliteStore
 
 MIDNIGHT = 20_000 * DAY_S
 VIEWS = Meter("views", ("view",), by=("video", "country"), compute=("count", "sum", "min", "max"))
@@ -33,11 +35,45 @@ def counted(draw: st.DrawFn) -> tuple[Any, ...]:
     return ("views", draw(series_of_views), age, draw(st.none() | quarters))
 
 
+QUESTIONS = [
+    (name, where, by, since_s, until_s, step_s)
+    for name, where, by in (
+        ("views", {}, ()),
+        ("views", {}, ("video",)),
+        ("views", {"country": ["KR", ""]}, ("country",)),
+        ("views", {"video": ["A"], "country": ["US"]}, ()),
+        ("money", {}, ()),
+        ("money", {}, ("country",)),
+    )
+    # Seconds before now.
+    for since_s, until_s, step_s in (
+        (None, None, None),
+        (None, None, DAY_S),
+        (DAY_S + 1860, 180, HOUR_S),
+        (2 * HOUR_S, None, 60),
+    )
+]
+
+
 class Counting(RuleBasedStateMachine):
+    """One run in a store of its own; `look_at` says how many questions are asked after each step."""
+
+    look_at = len(QUESTIONS)
+
+    def open_run(self) -> None:
+        raise NotImplementedError
+
+    def open_store(self) -> Store:
+        raise NotImplementedError
+
+    def close_run(self) -> None:
+        raise NotImplementedError
+
     @initialize()
     def open(self) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.store = SqliteStore(Path(self.folder.name) / "store.db")
+        self.open_run()
+        self.store = self.open_store()
+        self.asked = 0
         self.meters: dict[str, RegisteredMeter] = {
             meter.name: self.store.put_meter(meter, now_ms=0) for meter in (VIEWS, MONEY)
         }
@@ -86,40 +122,20 @@ class Counting(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.store.close()
-        self.store = SqliteStore(self.store.path)
+        self.store = self.open_store()
 
     @invariant()
     def answers_are_exact(self) -> None:
+        """All questions, or where that takes long some, in turn."""
         with self.store.snapshot() as snapshot:
-            for name, where, by in (
-                ("views", {}, ()),
-                ("views", {}, ("video",)),
-                ("views", {"country": ["KR", ""]}, ("country",)),
-                ("views", {"video": ["A"], "country": ["US"]}, ()),
-                ("money", {}, ()),
-                ("money", {}, ("country",)),
-            ):
-                for start_s, end_s, step_s in (
-                    (None, None, None),
-                    (None, None, DAY_S),
-                    (self.now_s - DAY_S - 1860, self.now_s - 180, HOUR_S),
-                    (self.now_s - 2 * HOUR_S, None, 60),
-                ):
-                    question: dict[str, Any] = {
-                        "where": where,
-                        "by": by,
-                        "start_s": start_s and start_s // 60 * 60,
-                        "end_s": end_s and end_s // 60 * 60,
-                        "step_s": step_s,
-                    }
-                    rows = snapshot.read(self.meters[name], **question).rows()
-                    found = {row[:-7]: cell(*row[-7:]) for row in rows}
-                    assert found == self._expected(name, question), (name, question)
+            for number in range(self.asked, self.asked + self.look_at):
+                self._look(snapshot, *QUESTIONS[number % len(QUESTIONS)])
+        self.asked += self.look_at
 
     @invariant()
     def every_grain_gives_the_same_sum(self) -> None:
         with self.store.snapshot() as snapshot:
-            for meter in self.meters.values():
+            for meter in list(self.meters.values())[: max(1, self.look_at // 12)]:
                 sums = [
                     snapshot.read(meter, where={}, by=by, start_s=None, end_s=None, step_s=step_s)
                     .select(deltas.merged())
@@ -132,8 +148,25 @@ class Counting(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
+            with self.store.snapshot() as snapshot:
+                for question in QUESTIONS:
+                    self._look(snapshot, *question)
             self.store.close()
-            self.folder.cleanup()
+            self.close_run()
+
+    def _look(
+        self, snapshot: Snapshot, name: str, where: Any, by: Any, since_s: int | None, until_s: int | None, step_s: Any
+    ) -> None:
+        question: dict[str, Any] = {
+            "where": where,
+            "by": by,
+            "start_s": None if since_s is None else (self.now_s - since_s) // 60 * 60,
+            "end_s": None if until_s is None else (self.now_s - until_s) // 60 * 60,
+            "step_s": step_s,
+        }
+        rows = snapshot.read(self.meters[name], **question).rows()
+        found = {row[:-7]: cell(*row[-7:]) for row in rows}
+        assert found == self.reference.read(self.meters[name], **question), (name, question)
 
     def _stretch(self, partition: int, start: int, events: list[tuple[Any, ...]]) -> StretchResult:
         cells = []
@@ -154,9 +187,32 @@ class Counting(RuleBasedStateMachine):
             ledger=Ledger(accepted=len(events), counted=len(events)),
         )
 
-    def _expected(self, name: str, question: dict[str, Any]) -> dict[Any, Any]:
-        return self.reference.read(self.meters[name], **question)
+
+class CountingInSqlite(Counting):
+    def open_run(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+
+    def open_store(self) -> Store:
+        return SqliteAddress(f"{self.folder.name}/store.db").open_store()
+
+    def close_run(self) -> None:
+        self.folder.cleanup()
 
 
-Counting.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
-TestCounting = Counting.TestCase
+class CountingInCassandra(Counting):
+    look_at = 3
+
+    def open_run(self) -> None:
+        self.address = cassandras.address(cassandras.server().port)
+
+    def open_store(self) -> Store:
+        return CassandraStore(self.address, pause_s=0)
+
+    def close_run(self) -> None:
+        pass
+
+
+CountingInSqlite.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestCountingInSqlite = CountingInSqlite.TestCase
+CountingInCassandra.TestCase.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)
+TestCountingInCassandra = CountingInCassandra.TestCase

@@ -1,15 +1,16 @@
 """Meters and their versions."""
 
+from typing import Any
+
 import pytest
 
 from tallymark.meters.model import BUILT_IN, Meter
-from tallymark.store.protocol import StoreError, UnknownMeter
-from tallymark.store.sqlite.store import SqliteStore
+from tallymark.store.protocol import Store, StoreError, UnknownMeter
 
 VIEWS = Meter("views", ("view",), by=("video",), compute=("count", "sum"), where="country = 'KR'", decimals=2)
 
 
-def test_the_meter_events_always_exists(store: SqliteStore) -> None:
+def test_the_meter_events_always_exists(store: Store) -> None:
     (events,) = store.live_meters().meters
     assert (events.meter_id, events.version, events.meter) == (1, 1, BUILT_IN)
     with pytest.raises(StoreError, match="built in"):
@@ -19,7 +20,7 @@ def test_the_meter_events_always_exists(store: SqliteStore) -> None:
     assert store.put_meter(BUILT_IN, now_ms=0) == events
 
 
-def test_the_same_definition_again_changes_nothing(store: SqliteStore) -> None:
+def test_the_same_definition_again_changes_nothing(store: Store) -> None:
     first = store.put_meter(VIEWS, now_ms=5)
     revision = store.live_meters().revision
     assert store.put_meter(VIEWS, now_ms=9) == first
@@ -27,7 +28,7 @@ def test_the_same_definition_again_changes_nothing(store: SqliteStore) -> None:
     assert store.meter("views") == first
 
 
-def test_another_definition_is_a_new_version_with_an_id_of_its_own(store: SqliteStore) -> None:
+def test_another_definition_is_a_new_version_with_an_id_of_its_own(store: Store) -> None:
     first = store.put_meter(VIEWS, now_ms=5)
     before = store.live_meters()
     second = store.put_meter(Meter("views", ("view",)), now_ms=6)
@@ -38,7 +39,7 @@ def test_another_definition_is_a_new_version_with_an_id_of_its_own(store: Sqlite
     assert [meter.meter_id for meter in live.meters] == [1, second.meter_id]
 
 
-def test_a_deleted_meter_defined_again_counts_from_zero(store: SqliteStore) -> None:
+def test_a_deleted_meter_defined_again_counts_from_zero(store: Store) -> None:
     first = store.put_meter(VIEWS, now_ms=5)
     store.delete_meter("views", now_ms=6)
     assert [meter.meter.name for meter in store.meters()] == ["events"]
@@ -49,21 +50,20 @@ def test_a_deleted_meter_defined_again_counts_from_zero(store: SqliteStore) -> N
     assert again.meter_id != first.meter_id
 
 
-def test_an_unknown_name_is_answered_with_the_nearest(store: SqliteStore) -> None:
+def test_an_unknown_name_is_answered_with_the_nearest(store: Store) -> None:
     store.put_meter(VIEWS, now_ms=5)
     with pytest.raises(UnknownMeter, match="did you mean views"):
         store.meter("view")
 
 
-def test_another_process_sees_a_change_at_its_next_look(store: SqliteStore) -> None:
-    other = SqliteStore(store.path)
+def test_another_process_sees_a_change_at_its_next_look(store: Store, stores: Any) -> None:
+    other = stores.open()
     before = other.live_meters()
     store.put_meter(VIEWS, now_ms=5)
     assert len(other.live_meters().meters) == len(before.meters) + 1
-    other.close()
 
 
-def test_beats_say_who_is_alive(store: SqliteStore) -> None:
+def test_beats_say_who_is_alive(store: Store) -> None:
     store.beat("keeper", {"folded": 3}, now_ms=10)
     store.beat("keeper", {"folded": 4}, now_ms=20)
     store.beat("query", {}, now_ms=15)

@@ -1,13 +1,14 @@
 """The sink's rule: what follows is applied, what lies before is skipped, anything else changes nothing."""
 
+from typing import Any
+
 import polars as pl
 import pytest
 
 from tallymark.meters.model import Meter
 from tallymark.store import deltas
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
-from tallymark.store.protocol import PositionConflict, WrongLog
-from tallymark.store.sqlite.store import SqliteStore
+from tallymark.store.protocol import PositionConflict, Store, WrongLog
 
 NOW_MS = 1_763_208_000_000
 
@@ -26,7 +27,7 @@ def result(start: int, end: int, *, partition: int = 0, log: str = "log-1", **mo
     return StretchResult(Stretch(partition, start, end), log, **(fields | more))  # type: ignore[arg-type]
 
 
-def counted(store: SqliteStore) -> int:
+def counted(store: Store) -> int:
     with store.snapshot() as snapshot:
         events = store.meter("events")
         total = snapshot.read(events, where={}, by=(), start_s=None, end_s=None, step_s=None)
@@ -49,9 +50,7 @@ def counted(store: SqliteStore) -> int:
         ([(10, 9)], "skipped"),
     ],
 )
-def test_a_stretch_after_ten_applied_offsets(
-    store: SqliteStore, stretches: list[tuple[int, int]], outcome: str
-) -> None:
+def test_a_stretch_after_ten_applied_offsets(store: Store, stretches: list[tuple[int, int]], outcome: str) -> None:
     store.apply([result(0, 10)], now_ms=NOW_MS)
     batch = [result(start, end) for start, end in stretches]
     if outcome == "conflict":
@@ -68,21 +67,21 @@ def test_a_stretch_after_ten_applied_offsets(
     assert store.journal_end() == (2 if outcome == "applied" else 1)
 
 
-def test_a_batch_is_applied_as_a_whole_or_not_at_all(store: SqliteStore) -> None:
+def test_a_batch_is_applied_as_a_whole_or_not_at_all(store: Store) -> None:
     with pytest.raises(PositionConflict):
         store.apply([result(0, 5, partition=0), result(7, 9, partition=1)], now_ms=NOW_MS)
     assert store.applied("log-1") == {}
     assert counted(store) == 0
 
 
-def test_of_a_replayed_batch_only_the_missing_partition_is_applied(store: SqliteStore) -> None:
+def test_of_a_replayed_batch_only_the_missing_partition_is_applied(store: Store) -> None:
     store.apply([result(0, 5, partition=0)], now_ms=NOW_MS)
     fresh = store.apply([result(0, 5, partition=0), result(0, 3, partition=1)], now_ms=NOW_MS)
     assert [found.stretch.partition for found in fresh] == [1]
     assert counted(store) == 8
 
 
-def test_positions_of_another_log_are_refused(store: SqliteStore) -> None:
+def test_positions_of_another_log_are_refused(store: Store) -> None:
     store.apply([result(0, 10)], now_ms=NOW_MS)
     with pytest.raises(WrongLog, match=r"log-1.*log-2"):
         store.applied("log-2")
@@ -93,7 +92,7 @@ def test_positions_of_another_log_are_refused(store: SqliteStore) -> None:
     assert counted(store) == 10
 
 
-def test_a_partition_begins_at_zero_unless_a_beginning_is_recorded(store: SqliteStore) -> None:
+def test_a_partition_begins_at_zero_unless_a_beginning_is_recorded(store: Store) -> None:
     with pytest.raises(PositionConflict, match="applied nothing"):
         store.apply([result(7, 9)], now_ms=NOW_MS)
     store.begin("log-1", 0, 7)
@@ -104,7 +103,7 @@ def test_a_partition_begins_at_zero_unless_a_beginning_is_recorded(store: Sqlite
         store.begin("log-1", 0, 7)
 
 
-def test_a_stretch_with_nothing_fresh_still_moves_the_position(store: SqliteStore) -> None:
+def test_a_stretch_with_nothing_fresh_still_moves_the_position(store: Store) -> None:
     nothing = result(0, 4, deltas=b"", ledger=Ledger(accepted=4, duplicate=4))
     assert store.apply([nothing], now_ms=NOW_MS) == [nothing]
     assert store.apply([nothing], now_ms=NOW_MS) == []
@@ -113,7 +112,7 @@ def test_a_stretch_with_nothing_fresh_still_moves_the_position(store: SqliteStor
         assert snapshot.ledger()[0].missing == 0
 
 
-def test_dead_letters_come_once_and_are_counted_for_ever(store: SqliteStore) -> None:
+def test_dead_letters_come_once_and_are_counted_for_ever(store: Store) -> None:
     letters = tuple(
         DeadLetter("pipeline", "frame_damaged", "bad crc", 3, b"x" * 100, NOW_MS, 0, place) for place in (1, 2)
     )
@@ -127,7 +126,7 @@ def test_dead_letters_come_once_and_are_counted_for_ever(store: SqliteStore) -> 
     assert store.dead_letter_counts() == {("pipeline", "frame_damaged"): 6}
 
 
-def test_when_the_last_dead_letter_came_is_when_it_was_found_however_old_the_record(store: SqliteStore) -> None:
+def test_when_the_last_dead_letter_came_is_when_it_was_found_however_old_the_record(store: Store) -> None:
     assert store.last_dead_letter_ms("pipeline") is None
     for start, found_ms in ((0, NOW_MS), (1, NOW_MS + 5), (2, NOW_MS - 7)):
         old = DeadLetter("pipeline", "undecodable", "…", 1, b"x", NOW_MS - 86_400_000, 0, start)
@@ -136,7 +135,7 @@ def test_when_the_last_dead_letter_came_is_when_it_was_found_however_old_the_rec
     assert (store.last_dead_letter_ms("pipeline"), store.last_dead_letter_ms("collector")) == (NOW_MS + 5, NOW_MS + 60)
 
 
-def test_letters_of_the_dead_stream_are_taken_once(store: SqliteStore) -> None:
+def test_letters_of_the_dead_stream_are_taken_once(store: Store) -> None:
     letter = DeadLetter("collector", "bad_time", "…", 1, b"{}", NOW_MS)
     assert store.letters_position("dead-log") == 0
     assert store.add_letters("dead-log", Stretch(0, 0, 1), [letter])
@@ -148,7 +147,7 @@ def test_letters_of_the_dead_stream_are_taken_once(store: SqliteStore) -> None:
         store.letters_position("another")
 
 
-def test_lag_is_stated_per_batch_and_over_batches(store: SqliteStore) -> None:
+def test_lag_is_stated_per_batch_and_over_batches(store: Store) -> None:
     with store.snapshot() as snapshot:
         assert snapshot.lag(since_ms=0) is None
     store.apply([result(0, 10, received={NOW_MS - 100: 98, NOW_MS - 900: 2})], now_ms=NOW_MS)
@@ -168,23 +167,22 @@ def test_lag_is_stated_per_batch_and_over_batches(store: SqliteStore) -> None:
         assert snapshot.lag(since_ms=0) is None
 
 
-def test_a_meter_is_live_from_its_first_applied_stretch_in_each_partition(store: SqliteStore) -> None:
+def test_a_meter_is_live_from_its_first_applied_stretch_in_each_partition(store: Store, stores: Any) -> None:
     store.apply([result(0, 10), result(0, 4, partition=1)], now_ms=NOW_MS)
     views = store.put_meter(Meter("views", ("view",)), now_ms=NOW_MS)
     store.apply([result(10, 12, meter_ids=(1, views.meter_id))], now_ms=NOW_MS)
     store.apply([result(12, 20, meter_ids=(1, views.meter_id))], now_ms=NOW_MS)
     assert store.live_from(1) == {0: 0, 1: 0}
     assert store.live_from(views.meter_id) == {0: 10}
-    again = SqliteStore(store.path)
+    again = stores.open()
     again.apply(
         [result(20, 30, meter_ids=(1, views.meter_id)), result(4, 5, partition=1, meter_ids=(1, views.meter_id))],
         now_ms=NOW_MS,
     )
     assert again.live_from(views.meter_id) == {0: 10, 1: 4}
-    again.close()
 
 
-def test_a_broken_meter_is_not_live_until_it_is_redefined(store: SqliteStore) -> None:
+def test_a_broken_meter_is_not_live_until_it_is_redefined(store: Store) -> None:
     views = store.put_meter(Meter("views", ("view",)), now_ms=NOW_MS)
     before = store.live_meters()
     store.apply([result(0, 10, broken={views.meter_id: "no such column"})], now_ms=NOW_MS)
@@ -199,7 +197,7 @@ def test_a_broken_meter_is_not_live_until_it_is_redefined(store: SqliteStore) ->
     assert [meter.meter.name for meter in store.live_meters().meters] == ["events", "views"]
 
 
-def test_followers_get_every_batch_in_order_with_all_its_stretches(store: SqliteStore) -> None:
+def test_followers_get_every_batch_in_order_with_all_its_stretches(store: Store) -> None:
     store.apply([result(0, 3), result(0, 2, partition=1)], now_ms=NOW_MS)
     store.apply([result(3, 4)], now_ms=NOW_MS)
     assert [(sequence, frame["n"].sum()) for sequence, frame in store.journal_since(0)] == [(1, 5), (2, 1)]
@@ -212,7 +210,7 @@ def test_followers_get_every_batch_in_order_with_all_its_stretches(store: Sqlite
     assert store.journal_end() == 2
 
 
-def test_what_is_not_folded_is_never_pruned(store: SqliteStore) -> None:
+def test_what_is_not_folded_is_never_pruned(store: Store) -> None:
     store.apply([result(0, 3)], now_ms=NOW_MS)
     assert store.prune(now_ms=NOW_MS * 2, journal_keep_ms=0, letter_bytes=0).journal == 0
     assert counted(store) == 3

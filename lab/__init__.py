@@ -1,0 +1,1 @@
+"""Real servers on loopback, from packages: Kafka, Cassandra, Spark's standalone cluster. For tests and benchmarks."""

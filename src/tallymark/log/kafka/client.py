@@ -1,0 +1,124 @@
+"""What all clients of Kafka share: their options, their log lines, and what an error of theirs means here."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from tallymark.log.protocol import LogError, LogLost, LogUnreachable
+from tallymark.settings import SettingsError
+
+logger = logging.getLogger("tallymark.log.kafka")
+
+
+class _Lines:
+    """librdkafka's own log lines, served when a client is polled.
+
+    A connection that fails is an error to it; here nothing is lost by it, which makes it a warning.
+    """
+
+    def log(self, level: int, message: str, *arguments: Any) -> None:
+        logger.log(min(level, logging.WARNING), message, *arguments)
+
+
+lines = _Lines()
+
+PATIENCE_S = 10.0
+"""how long a question to the brokers may take before they count as unreachable"""
+
+# These carry the promises of the log: acknowledged is durable, nothing is skipped, the store is the only memory.
+_RESERVED = {
+    "acks": "log.acks",
+    "request.required.acks": "log.acks",
+    "bootstrap.servers": "log.brokers",
+    "metadata.broker.list": "log.brokers",
+    "delivery.timeout.ms": "log.delivery_timeout_s",
+    "message.timeout.ms": "log.delivery_timeout_s",
+    "auto.offset.reset": "",
+    "enable.auto.commit": "",
+    "enable.idempotence": "",
+    "enable.gapless.guarantee": "",
+    "isolation.level": "",
+    "transactional.id": "",
+}
+# Where the brokers are away, or busy with finding a new leader: nothing is wrong with the question.
+_AWAY = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+
+
+def configuration(brokers: Sequence[str], options: Iterable[str], **ours: Any) -> dict[str, Any]:
+    """A client's configuration: `ours` with `_` for `.`, then the user's options, which win where they may."""
+    chosen: dict[str, Any] = {
+        "bootstrap.servers": ",".join(brokers),
+        # A broker that comes back is found within a second, not after librdkafka's ten.
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 500,
+        "socket.nagle.disable": True,
+        "socket.keepalive.enable": True,
+        "log_level": 4,
+        "log.connection.close": False,
+    }
+    chosen |= {name.replace("_", "."): value for name, value in ours.items()}
+    return chosen | parsed(options)
+
+
+def parsed(options: Iterable[str]) -> dict[str, str]:
+    """`log.kafka_options` as librdkafka takes them."""
+    found = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise SettingsError(f"log.kafka_options: {option!r} is not of the form name=value")
+        if name in _RESERVED:
+            way_out = f"use {_RESERVED[name]}" if _RESERVED[name] else "leave it out"
+            raise SettingsError(
+                f"log.kafka_options: {name} is fixed, since what the log promises hangs on it; {way_out}"
+            )
+        found[name] = value.strip()
+    return found
+
+
+def spoken(error: KafkaError | KafkaException) -> str:
+    """What Kafka said, without Python round it."""
+    error = kafka_error(error)
+    return f"{error.str()} ({error.name()})"
+
+
+def kafka_error(error: KafkaError | KafkaException) -> KafkaError:
+    return error.args[0] if isinstance(error, KafkaException) else error
+
+
+def is_away(error: KafkaError | KafkaException) -> bool:
+    error = kafka_error(error)
+    return error.code() in _AWAY or bool(error.retriable())
+
+
+def is_gone(error: KafkaError | KafkaException) -> bool:
+    return kafka_error(error).code() in _GONE
+
+
+def translated(error: KafkaError | KafkaException, what: str, *, brokers: Sequence[str] = ()) -> LogError:
+    """The error to raise when `what` failed."""
+    if is_away(error):
+        where = f" at {', '.join(brokers)}" if brokers else ""
+        return LogUnreachable(f"{what}: Kafka{where} does not answer: {spoken(error)}; nothing is lost, try again")
+    if is_gone(error):
+        return LogLost(f"{what}: {spoken(error)}; the topic is gone, or not made yet (the collector makes it)")
+    return LogError(f"{what}: Kafka refuses: {spoken(error)}")

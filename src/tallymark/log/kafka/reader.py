@@ -1,0 +1,231 @@
+"""Kafka's reader: in any process, any number of them. It joins no group and commits nothing."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tallymark.log.address import KafkaAddress
+from tallymark.log.kafka.client import PATIENCE_S
+from tallymark.log.kafka.counts import EventCounts, events_of
+from tallymark.log.kafka.fetch import Fetcher, OutOfRange, peeking_consumer, reading_consumer
+from tallymark.log.kafka.offsets import Offsets
+from tallymark.log.kafka.record import record_of
+from tallymark.log.kafka.topics import Topics
+from tallymark.log.protocol import LogLost, LogUnreachable, Positions, Record
+
+SLACK_MS = 30_000
+"""how far apart the clocks of the brokers may be: when the leader changes, append times go back by as much"""
+
+# A consumer with its threads and up to 20 MB for each partition that is being read here.
+_OPEN_PARTITIONS = 3
+# At most this many frames in hand at once, each up to 1.2 MB.
+_AT_ONCE = 32
+_FIRSTS_FOR_S = 1.0
+_IDENTITY_FOR_S = 5.0
+_TIMES_REMEMBERED = 4_096
+# A stretch of so few records is taken whole: looking into them would cost more than it bounds.
+_FEW = 8
+_SAMPLE = 16
+_MOST_RECORDS = 4_096
+
+
+class KafkaLogReader:
+    """Reads a topic; LogLost if its writer has not made it yet. For one thread at a time.
+
+    Whatever it asks of the brokers is answered within `client.PATIENCE_S`, or LogUnreachable.
+    """
+
+    def __init__(self, address: KafkaAddress) -> None:
+        self._address = address
+        self._topics = Topics(address.brokers, address.options)
+        self._topic = self._topics.find(address.topic)
+        self._identity_checked = time.monotonic()
+        self._fetchers: OrderedDict[int, Fetcher] = OrderedDict()
+        consumer = peeking_consumer(address.brokers, address.options)
+        self._peeks = Fetcher(consumer, brokers=address.brokers, topic=address.topic)
+        self._offsets = Offsets(
+            consumer, brokers=address.brokers, topic=address.topic, partitions=self._topic.partitions
+        )
+        self._firsts: dict[int, int] = {}
+        self._firsts_asked = 0.0
+        self._ends: dict[int, int] = {}
+        self._times: OrderedDict[tuple[int, int], int] = OrderedDict()
+        self._counts = [EventCounts(number, self._peek) for number in range(self.partitions)]
+
+    @property
+    def identity(self) -> str:
+        """Of this log; positions taken from another log must not be used here."""
+        return self._topic.identity
+
+    @property
+    def partitions(self) -> int:
+        return self._topic.partitions
+
+    @property
+    def slack_ms(self) -> int:
+        return SLACK_MS
+
+    def positions(self) -> Mapping[int, Positions]:
+        """`first` may be a second old; what retention deleted meanwhile shows when it is read."""
+        self._check_identity()
+        if time.monotonic() - self._firsts_asked > _FIRSTS_FOR_S:
+            self._firsts, self._firsts_asked = self._offsets.firsts(), time.monotonic()
+        ends = self._offsets.ends()
+        for partition, end in ends.items():
+            if end < self._ends.get(partition, 0):
+                self._check_identity(now=True)
+                raise LogLost(
+                    f"{self._address.topic} partition {partition} ended at {self._ends[partition]} and now ends at "
+                    f"{end}: Kafka lost its end; see its log before anything is counted again"
+                )
+        self._ends = ends
+        return {
+            partition: Positions(min(self._firsts[partition], end), end, end, None) for partition, end in ends.items()
+        }
+
+    def read(self, partition: int, start: int, end: int) -> Iterator[Record]:
+        """Records start <= offset < end; raises LogLost or LogDamaged rather than leave one out.
+
+        Stretches that follow one another are served from what was fetched ahead.
+        """
+        self._check(partition, start, end)
+        return self._records(partition, start, end)
+
+    def bounded_end(self, partition: int, start: int, *, max_events: int, max_bytes: int) -> int:
+        """Where a stretch from `start` ends that stays within both limits (but has a record if there is one).
+
+        Kafka knows neither events nor bytes of a stretch. Up to 8 records are taken whole; of more, the first 16 are
+        looked at, and the rest is taken to be like them, up to 4,096 records. Frames hold at most 65,536 events and
+        1 MB, which bounds how far a stretch can exceed the limits.
+        """
+        end = self.positions()[partition].synced
+        self._check(partition, start, end)
+        if end - start <= _FEW:
+            return end
+        sample = self._peek_all(partition, start, min(end, start + _SAMPLE))
+        events = size = 0
+        for message in sample:
+            events, size = events + events_of(message), size + len(message)
+            if events > max_events or size > max_bytes:
+                return int(max(message.offset(), start + 1))
+        room = min(max_events / max(events, 1), max_bytes / max(size, 1))
+        return min(end, start + min(int(len(sample) * room), _MOST_RECORDS))
+
+    def events_in(self, partition: int, start: int, end: int) -> int:
+        """How many events these records hold, messages of other programs as none.
+
+        Read from their headers and remembered; of more than `counts.MAX_RECORDS` that are new, the rest is estimated.
+        """
+        self._check(partition, start, end)
+        try:
+            return self._counts[partition].between(start, end)
+        finally:
+            self._peeks.release()
+
+    def append_ms(self, partition: int, offset: int) -> int:
+        """When the record at `offset` was appended."""
+        if (known := self._times.get((partition, offset))) is not None:
+            return known
+        self._check(partition, offset, offset + 1)
+        fetcher = self._fetchers.get(partition)
+        if fetcher is not None and fetcher.stands_at(partition, offset):
+            (message,) = self._fetch(fetcher, partition, offset, 1)
+            fetcher.hold(message)
+        else:
+            (message,) = self._peek_all(partition, offset, offset + 1)
+        append_ms = int(message.timestamp()[1])
+        self._times[partition, offset] = append_ms
+        if len(self._times) > _TIMES_REMEMBERED:
+            self._times.popitem(last=False)
+        return append_ms
+
+    def offset_at(self, partition: int, append_ms: int) -> int:
+        """The first offset appended at or after this time (the synced end if none)."""
+        at = self.positions()[partition]
+        found = self._offsets.at(partition, append_ms)
+        return at.synced if found is None else min(max(found, at.first), at.synced)
+
+    def close(self) -> None:
+        for fetcher in [*self._fetchers.values(), self._peeks]:
+            fetcher.close()
+        self._fetchers.clear()
+
+    def _records(self, partition: int, start: int, end: int) -> Iterator[Record]:
+        while start < end:
+            # Asked for anew each time: another read may have moved the consumer, or closed it.
+            fetcher = self._fetcher(partition)
+            count = min(end - start, _AT_ONCE)
+            for message in self._fetch(fetcher, partition, start, count):
+                yield record_of(message)
+                start += 1
+
+    def _fetcher(self, partition: int) -> Fetcher:
+        fetcher = self._fetchers.get(partition)
+        if fetcher is None:
+            if len(self._fetchers) >= _OPEN_PARTITIONS:
+                self._fetchers.popitem(last=False)[1].close()
+            address = self._address
+            consumer = reading_consumer(address.brokers, address.options)
+            fetcher = self._fetchers[partition] = Fetcher(consumer, brokers=address.brokers, topic=address.topic)
+        self._fetchers.move_to_end(partition)
+        return fetcher
+
+    def _peek_all(self, partition: int, start: int, end: int) -> list[Any]:
+        messages: list[Any] = []
+        try:
+            while start + len(messages) < end:
+                messages += self._peek(partition, start + len(messages), end - start - len(messages))
+        finally:
+            self._peeks.release()
+        return messages
+
+    def _peek(self, partition: int, start: int, count: int) -> list[Any]:
+        return self._fetch(self._peeks, partition, start, count)
+
+    def _fetch(self, fetcher: Fetcher, partition: int, start: int, count: int) -> list[Any]:
+        """At least one message; an offset that its leader does not have is lost only if the positions say so, too."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return fetcher.fetch(partition, start, count)
+            except OutOfRange as error:
+                self._firsts_asked = 0.0
+                self._check(partition, start, start + count, positions=self.positions())
+                if time.monotonic() > end:
+                    raise LogUnreachable(
+                        f"{self._address.topic} partition {partition}: the leader does not have offset {start}, which "
+                        f"is in the log: {error}; nothing is lost, try again"
+                    ) from error
+
+    def _check(self, partition: int, start: int, end: int, *, positions: Mapping[int, Positions] | None = None) -> None:
+        if positions is None:
+            self._check_identity()
+            if self._firsts.get(partition, end) <= start <= end <= self._ends.get(partition, -1):
+                return
+            positions = self.positions()
+        at = positions[partition]
+        where = f"{self._address.topic} partition {partition}"
+        if start < at.first:
+            raise LogLost(
+                f"{where}: offset {start} is gone, the oldest kept is {at.first}; Kafka's retention deleted the rest; "
+                "begin there, or keep more (log.keep_s, and retention.ms of the topic)"
+            )
+        if end > max(at.synced, start):
+            raise LogLost(f"{where}: offset {end - 1} was asked for, but the log ends before offset {at.synced}")
+        if start > at.synced:
+            raise LogLost(f"{where}: a read from offset {start} was asked for, but the log ends before {at.synced}")
+
+    def _check_identity(self, *, now: bool = False) -> None:
+        """LogLost if the topic was deleted, or deleted and made again, since this reader was opened."""
+        if not now and time.monotonic() - self._identity_checked < _IDENTITY_FOR_S:
+            return
+        try:
+            found = self._topics.find(self._address.topic)
+        finally:
+            self._identity_checked = time.monotonic()
+        if found.identity != self._topic.identity:
+            raise LogLost(
+                f"topic {self._address.topic} was made again: it is {found.identity}, not {self._topic.identity}; its "
+                "records are others. Open the log again"
+            )

@@ -1,0 +1,43 @@
+"""An answer as it comes together, part by part."""
+
+import polars as pl
+
+from tallymark.store import deltas
+from tallymark.store.deltas import AGGREGATES
+from tallymark.store.model import label_column
+from tallymark.store.protocol import TooManyRows
+from tallymark.store.question import Question
+
+# Rows as Python objects take about 500 bytes, as columns 80: so few of them at a time.
+ROWS_AT_ONCE = 20_000
+
+
+class Answer:
+    """Parts are merged as they come, so that a question by few labels of a meter with many series stays small."""
+
+    def __init__(self, question: Question, most_rows: int | None) -> None:
+        labels = [label_column(label) for label in question.by]
+        self._keys = labels if question.step_s is None else [*labels, "bucket_s"]
+        self._most_rows = most_rows
+        self._merged: pl.DataFrame | None = None
+        self._parts: list[pl.DataFrame] = []
+        self._waiting = 0
+
+    def add(self, part: pl.DataFrame) -> None:
+        self._parts.append(part.select([*self._keys, *AGGREGATES]))
+        self._waiting += part.height
+        # Only when as much has come as there is: so each row is merged a few times, however many parts there are.
+        if self._waiting >= max(ROWS_AT_ONCE, 0 if self._merged is None else self._merged.height):
+            self._merge()
+
+    def whole(self) -> pl.DataFrame:
+        merged = self._merge()
+        return merged.sort(self._keys) if self._keys else merged
+
+    def _merge(self) -> pl.DataFrame:
+        rows = pl.concat(self._parts if self._merged is None else [self._merged, *self._parts])
+        merged = rows.group_by(self._keys).agg(deltas.merged()) if self._keys else rows.select(deltas.merged())
+        if self._most_rows is not None and merged.height > self._most_rows:
+            raise TooManyRows(self._most_rows)
+        self._merged, self._parts, self._waiting = merged, [], 0
+        return merged

@@ -1,0 +1,82 @@
+"""Dead letters of both kinds: those of the pipeline's batches, and those that the keeper takes in from the log."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tallymark.store import following
+from tallymark.store.cassandra.book import DEAD, EVENTS, Book, Change, Key, Page, Term
+from tallymark.store.cassandra.connection import Link
+from tallymark.store.cassandra.letters import LetterFacts, Letters
+from tallymark.store.cassandra.sink import EventFacts
+from tallymark.store.model import DeadLetter, Stretch
+
+POSITION: Key = ("position", 0, 0)
+
+
+class DeadFacts(msgspec.Struct, frozen=True):
+    """The single values of the book `dead`."""
+
+    letters: LetterFacts = msgspec.field(default_factory=LetterFacts)
+
+
+class DeadLetters:
+    def __init__(self, link: Link, store: str) -> None:
+        self._book = Book(link, store, DEAD)
+        self._events = Book(link, store, EVENTS)
+        self._letters = Letters(link, store)
+        # Nobody takes this book over: two keepers that take in the same letters take them once, by the position.
+        self._term = Term("letters")
+
+    def position(self, log_identity: str) -> int:
+        page = self._book.page(POSITION[0])
+        following.check_log(following.DEAD, page.head.identity, log_identity)
+        return _position(page) or 0
+
+    def take_in(self, log_identity: str, stretch: Stretch, found: Sequence[DeadLetter]) -> bool:
+        def decide(page: Page) -> Change | None:
+            following.check_log(following.DEAD, page.head.identity, log_identity)
+            if not following.is_new(following.DEAD, _position(page), stretch):
+                return None
+            facts = page.head.read_facts(DeadFacts)
+            self._letters.write(DEAD, facts.letters, found, epoch=page.head.epoch, now_ms=None)
+            after = DeadFacts(facts.letters.plus(found, now_ms=None))
+            return Change(
+                identity=log_identity,
+                facts=msgspec.msgpack.encode(after),
+                put={POSITION: msgspec.msgpack.encode(stretch.end)},
+            )
+
+        return self._book.change(decide, term=self._term, kinds=(POSITION[0],), known=None) is not None
+
+    def newest(self, limit: int) -> list[tuple[int, DeadLetter]]:
+        return self._letters.newest(self._facts(), limit)
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        found = sorted(
+            (hop, reason, events)
+            for _, facts in self._facts()
+            for hop, reasons in facts.counts.items()
+            for reason, (events, _) in reasons.items()
+        )
+        return {
+            (hop, reason): sum(events for *key, events in found if key == [hop, reason]) for hop, reason, _ in found
+        }
+
+    def last_ms(self, hop: str) -> int | None:
+        times = [last_ms for _, facts in self._facts() for _, last_ms in facts.counts.get(hop, {}).values()]
+        return max(times, default=None)
+
+    def drop_oldest(self, *, keep_bytes: int) -> int:
+        return self._letters.drop_oldest(self._facts(), self._book, self._term, keep_bytes=keep_bytes)
+
+    def _facts(self) -> list[tuple[str, LetterFacts]]:
+        return [
+            (EVENTS, self._events.head().read_facts(EventFacts).letters),
+            (DEAD, self._book.head().read_facts(DeadFacts).letters),
+        ]
+
+
+def _position(page: Page) -> int | None:
+    value = page.rows.get(POSITION)
+    return None if value is None else msgspec.msgpack.decode(value, type=int)

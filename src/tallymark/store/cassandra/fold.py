@@ -1,0 +1,223 @@
+"""Folding: the journal's oldest entries, merged, become points.
+
+A fold is a change with a number. Which batches it takes is written down before its first row, and its rows carry its
+number as their timestamp. So it may be broken off anywhere and done again, by this keeper or another: the same rows are
+written again, and a keeper that wakes up late writes what is there already or what a later change has replaced. It
+counts for readers from the moment that the book says so.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+import polars as pl
+
+from tallymark.store import deltas
+from tallymark.store.cassandra.book import Book, Change, Head, Key, Page, Term
+from tallymark.store.cassandra.points import KEY, Points, coarser
+from tallymark.store.cassandra.progress import UNROLLED, Progress, progress
+from tallymark.store.cassandra.reading import Reader
+from tallymark.store.cassandra.recent import Recent
+from tallymark.store.deltas import AGGREGATES
+from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
+from tallymark.store.model import Folded
+
+# Deltas merged in one fold, about 60 MB: the more batches a fold spans, the fewer times a point is written.
+MOST_DELTAS = 1_000_000
+# A row remembers one version before the last. With this pause a reader has at least that long for an answer.
+MIN_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What is left to write of the fold under way."""
+
+    token: str
+    """of the book, as long as nobody else goes on with it"""
+    through: int
+    parts: tuple[tuple[int, pl.DataFrame], ...]
+    """(grain, rows), in the order in which they are written"""
+    words: frozenset[Key]
+    first_s: int
+    last_s: int
+    meters: frozenset[int]
+    deltas: int
+    cut_short: bool
+
+
+class Folder:
+    """Keeps the merged rest of a fold between its slices; one that was lost is merged again."""
+
+    def __init__(self, reader: Reader, *, pause_s: float = MIN_PAUSE_S, clock: Callable[[], float] = time.monotonic):
+        self.term = Term("keeper")
+        self.lock = threading.RLock()
+        self.recent = Recent(reader.points)
+        self._reader = reader
+        self._book: Book = reader.book
+        self._points: Points = reader.points
+        self._pause_s = pause_s
+        self._clock = clock
+        # Another keeper may have ended a fold just now.
+        self._not_before = clock() + pause_s
+        self._rest: _Rest | None = None
+
+    def fold(self, *, most_points: int) -> Folded:
+        """Writes the next slice, at most this many points."""
+        with self.lock:
+            head = self._book.head(settled=True)
+            self.term.check(head)
+            rest = self._rest
+            if rest is None or rest.token != head.token:
+                rest = self._begin(head)
+            if rest is None:
+                return Folded()
+            return self._write_slice(head, rest, max(1, most_points))
+
+    def forget(self) -> None:
+        """What another keeper may have changed: this one's time begins now."""
+        with self.lock:
+            self._rest = None
+            self._not_before = self._clock() + self._pause_s
+
+    def _begin(self, head: Head) -> _Rest | None:
+        marks = progress(head)
+        if marks.folding is None and self._clock() < self._not_before:
+            return None
+        through = self._reader.events.head().sequence if marks.folding is None else marks.folding
+        gathered, cut_short = self._gather(marks, through)
+        if not gathered:
+            return None
+        through = gathered[-1][0]
+        token = head.token
+        self.recent.begin(token)
+        if marks.folding is None:
+            begun = self._change(head, lambda now: msgspec.structs.replace(now, folding=through))
+            if begun is None:
+                return None
+            token = begun.head.token
+        rows = sum(frame.height for _, frame in gathered)
+        return self._planned(marks, token, through, deltas.merge(frame for _, frame in gathered), rows, cut_short)
+
+    def _gather(self, marks: Progress, through: int) -> tuple[list[tuple[int, pl.DataFrame]], bool]:
+        """The entries of a fold; True beside them if more were waiting than one fold takes."""
+        gathered: list[tuple[int, pl.DataFrame]] = []
+        rows = 0
+        for sequence, frame in self._reader.journal.all_entries(marks.folded, through):
+            # A fold under way is taken whole, whatever its size.
+            if marks.folding is None and gathered and rows + frame.height > MOST_DELTAS:
+                return gathered, True
+            gathered.append((sequence, frame))
+            rows += frame.height
+        return gathered, False
+
+    def _planned(
+        self, marks: Progress, token: str, through: int, merged: pl.DataFrame, rows: int, cut_short: bool
+    ) -> _Rest:
+        minutes = self._points.placed(pl.concat([deltas.sums(merged), merged]), MINUTE_S).sort(KEY)
+        late = minutes.filter(_is_rolled(marks, HOUR_S))
+        hours = coarser(late, HOUR_S)
+        days = coarser(late.filter(_is_rolled(marks, DAY_S)), DAY_S)
+        parts = ((MINUTE_S, minutes), (HOUR_S, hours), (DAY_S, days))
+        buckets = minutes["bucket_s"]
+        return _Rest(
+            token,
+            through,
+            tuple((grain_s, rows) for grain_s, rows in parts if not rows.is_empty()),
+            frozenset(_words(marks, HOUR_S, minutes) | _words(marks, DAY_S, late)),
+            marks.first_s if buckets.is_empty() else min(marks.first_s, int(buckets.min())),  # type: ignore[arg-type]
+            marks.last_s if buckets.is_empty() else max(marks.last_s, int(buckets.max())),  # type: ignore[arg-type]
+            frozenset(marks.meters) | frozenset(minutes["meter"].unique()),
+            rows,
+            cut_short,
+        )
+
+    def _write_slice(self, head: Head, rest: _Rest, most_points: int) -> Folded:
+        mark = progress(head).mark
+        self._rest = rest
+        written = 0
+        while rest.parts and written < most_points:
+            (grain_s, rows), *later = rest.parts
+            now, left = rows.head(most_points - written), rows[most_points - written :]
+            self._add(grain_s, now, mark)
+            written += now.height
+            rest = replace(rest, parts=(*(((grain_s, left),) if left.height else ()), *later))
+            self._rest = rest
+        if rest.parts:
+            return Folded(0, written, more=True)
+        ended = self._finish(head, rest)
+        self._rest = None
+        return Folded(rest.deltas, written, more=rest.cut_short) if ended else Folded()
+
+    def _add(self, grain_s: int, rows: pl.DataFrame, mark: int) -> None:
+        if grain_s == MINUTE_S:
+            self._reader.index.add(rows)
+            bases = self.recent.bases(rows, mark=mark)
+        else:
+            bases = self._points.at(grain_s, rows, mark=mark)
+        before = rows.select(KEY).join(bases, on=KEY, how="left", maintain_order="left")
+        after = _sum(rows, bases)
+        self._points.write(grain_s, after, before, change=mark + 1)
+        if grain_s == MINUTE_S:
+            self.recent.add(after, change=mark + 1)
+
+    def _finish(self, head: Head, rest: _Rest) -> bool:
+        def moved(now: Progress) -> Progress:
+            return msgspec.structs.replace(
+                now,
+                mark=now.mark + 1,
+                folded=rest.through,
+                folding=None,
+                first_s=rest.first_s,
+                last_s=rest.last_s,
+                meters=tuple(sorted(rest.meters)),
+            )
+
+        ended = self._change(replace(head, token=rest.token), moved, put=rest.words, known=False)
+        if ended is None:
+            return False
+        self.recent.finish(ended.head.token)
+        self._not_before = self._clock() + self._pause_s
+        return True
+
+    def _change(
+        self,
+        head: Head,
+        move: Callable[[Progress], Progress],
+        *,
+        put: frozenset[Key] = frozenset(),
+        known: bool = True,
+    ) -> Page | None:
+        """Moves the book on from `head`; None if somebody else did."""
+
+        def decide(page: Page) -> Change | None:
+            if page.head.token != head.token:
+                return None
+            return Change(facts=move(progress(page.head)).encode(), put=dict.fromkeys(put, b""))
+
+        return self._book.change(decide, term=self.term, known=Page(head) if known else None)
+
+
+def _sum(rows: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
+    """Each row with what was there before it, in the same order."""
+    both = pl.concat([rows, bases.select(*KEY, *AGGREGATES)])
+    return rows.select(KEY).join(both.group_by(KEY).agg(deltas.merged()), on=KEY, maintain_order="left")
+
+
+def _is_rolled(marks: Progress, grain_s: int) -> pl.Expr:
+    """Below the mark, or in the bucket now being rolled and in a shard that its slices have passed."""
+    bucket = pl.col("bucket_s") // grain_s * grain_s
+    rolled = bucket < marks.through(grain_s)
+    now = marks.rolling.get(grain_s)
+    if now is None:
+        return rolled
+    meter, shard = pl.col("meter"), pl.col("shard")
+    is_passed = (meter < now.meter) | ((meter == now.meter) & (shard <= now.shard))
+    return rolled | ((bucket == now.bucket_s) & is_passed)
+
+
+def _words(marks: Progress, grain_s: int, rows: pl.DataFrame) -> set[Key]:
+    """The coarse buckets of these rows that are still to be rolled."""
+    buckets = (rows["bucket_s"] // grain_s * grain_s).unique()
+    return {(UNROLLED, grain_s, bucket) for bucket in buckets if bucket >= marks.through(grain_s)}

@@ -1,0 +1,165 @@
+"""Dead letters: kept with their reason under running numbers, counted for ever, the oldest dropped to save room.
+
+They are written before the batch that they belong to. Only those below the number that the book states are there for a
+reader; what a batch left behind that was not applied lies above it, and is overwritten by the next.
+"""
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import groupby, islice
+
+import msgspec
+
+from tallymark.store.cassandra.book import DEAD, EVENTS, Book, Change, Page, Term
+from tallymark.store.cassandra.connection import Ask, Link
+from tallymark.store.model import DeadLetter
+
+BOOKS = (EVENTS, DEAD)
+# Numbers in one partition.
+BLOCK = 4_096
+AT_ONCE = 50
+DROPPED = "dropped"
+"""kind of the rows in the book `dead` that say up to which number the letters of a book are gone"""
+
+_WRITE = (
+    "INSERT INTO letters (store, book, block, number, found_ms, total, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    " USING TIMESTAMP ?"
+)
+_NEWEST = (
+    "SELECT number, found_ms, body FROM letters WHERE store = ? AND book = ? AND block = ? AND number < ?"
+    " ORDER BY number DESC LIMIT ?"
+)
+_OLDEST = (
+    "SELECT number, found_ms, total FROM letters WHERE store = ? AND book = ? AND block = ? AND number >= ?"
+    " AND number < ? LIMIT ?"
+)
+# Above every timestamp that a letter is written with: a number that was dropped is never used again.
+_DROP = (
+    f"DELETE FROM letters USING TIMESTAMP {2**62} WHERE store = ? AND book = ? AND block = ? AND number >= ?"
+    " AND number < ?"
+)
+
+
+class LetterFacts(msgspec.Struct, frozen=True):
+    """What a book knows of its letters."""
+
+    end: int = 0
+    """the next number"""
+    total: int = 0
+    """raw bytes of all letters ever"""
+    counts: dict[str, dict[str, tuple[int, int]]] = {}
+    """hop -> reason -> (events, when the last one was found)"""
+
+    def plus(self, found: Sequence[DeadLetter], *, now_ms: int | None) -> "LetterFacts":
+        counts = {hop: dict(reasons) for hop, reasons in self.counts.items()}
+        for letter in found:
+            reasons = counts.setdefault(letter.hop, {})
+            events, last_ms = reasons.get(letter.reason, (0, 0))
+            reasons[letter.reason] = (events + letter.events, max(last_ms, _found_ms(letter, now_ms)))
+        return LetterFacts(self.end + len(found), self.total + sum(len(letter.raw) for letter in found), counts)
+
+
+class Letters:
+    """The letters of both books of a store."""
+
+    def __init__(self, link: Link, store: str) -> None:
+        self._link = link
+        self._store = store
+
+    def write(
+        self, book: str, facts: LetterFacts, found: Sequence[DeadLetter], *, epoch: int, now_ms: int | None
+    ) -> None:
+        """Under the numbers from `facts.end` on. An earlier holder's late writing has a smaller epoch, and loses."""
+        total = facts.total
+        asks: list[tuple[int, Ask]] = []
+        for number, letter in enumerate(found, start=facts.end):
+            total += len(letter.raw)
+            at_ms = _found_ms(letter, now_ms)
+            body = msgspec.msgpack.encode(letter)
+            stamp = (epoch << 42) + max(0, min(at_ms, 2**42 - 1))
+            block = number // BLOCK
+            asks.append((block, (_WRITE, (self._store, book, block, number, at_ms, total, body, stamp))))
+        self._link.write(_batches(asks))
+
+    def newest(self, pages: Sequence[tuple[str, LetterFacts]], limit: int) -> list[tuple[int, DeadLetter]]:
+        """Those found last come first; the number is unique over both books."""
+        found = [
+            ((-found_ms, -number), number * len(BOOKS) + BOOKS.index(book), body)
+            for book, facts in pages
+            for number, found_ms, body in islice(self._backwards(book, facts.end, limit), limit)
+        ]
+        found.sort(key=lambda each: each[0])
+        return [(number, msgspec.msgpack.decode(body, type=DeadLetter)) for _, number, body in found[:limit]]
+
+    def drop_oldest(self, pages: Sequence[tuple[str, LetterFacts]], dead: Book, term: Term, *, keep_bytes: int) -> int:
+        """Drops the oldest of both books while they take more room than allowed."""
+        gone = _dropped(dead.page(DROPPED))
+        surplus = sum(facts.total - gone[book][1] for book, facts in pages) - keep_bytes
+        if surplus <= 0:
+            return 0
+        after = dict(gone)
+        freed = count = 0
+        fronts = [self._forwards(book, gone[book][0], facts.end) for book, facts in pages]
+        for _, book, number, total in merge(*fronts):
+            if freed >= surplus:
+                break
+            freed += total - after[book][1]
+            after[book] = (number + 1, total)
+            count += 1
+        for book in BOOKS:
+            self._drop(book, gone[book][0], after[book][0])
+        dead.change(lambda page: _note(page, after), term=term, kinds=(DROPPED,), known=None)
+        return count
+
+    def _backwards(self, book: str, end: int, limit: int) -> Iterator[tuple[int, int, bytes]]:
+        for block in range((end - 1) // BLOCK, -1, -1):
+            rows = self._link.rows(_NEWEST, self._store, book, block, end, limit)
+            # Blocks go from the oldest on: before an empty one there is nothing.
+            if not rows:
+                return
+            yield from rows
+
+    def _forwards(self, book: str, start: int, end: int) -> Iterator[tuple[int, str, int, int]]:
+        while start < end:
+            block = start // BLOCK
+            rows = self._link.rows(_OLDEST, self._store, book, block, start, min(end, (block + 1) * BLOCK), 500)
+            for number, found_ms, total in rows:
+                yield found_ms, book, number, total
+                start = number + 1
+            if not rows:
+                start = (block + 1) * BLOCK
+
+    def _drop(self, book: str, start: int, end: int) -> None:
+        if start < end:
+            blocks = range(start // BLOCK, (end - 1) // BLOCK + 1)
+            self._link.write([(_DROP, (self._store, book, block, start, end))] for block in blocks)
+
+
+def _found_ms(letter: DeadLetter, now_ms: int | None) -> int:
+    """When it was found to be dead, if that was later than what the letter says: after a long backlog."""
+    return letter.at_ms if now_ms is None else now_ms
+
+
+def _batches(asks: list[tuple[int, Ask]]) -> Iterator[list[Ask]]:
+    for _, of_block in groupby(asks, key=lambda each: each[0]):
+        while some := [ask for _, ask in islice(of_block, AT_ONCE)]:
+            yield some
+
+
+def _dropped(page: Page) -> dict[str, tuple[int, int]]:
+    """book -> (first number kept, raw bytes before it)"""
+    rows = page.of(DROPPED)
+    return {
+        book: msgspec.msgpack.decode(rows[place, 0], type=tuple[int, int]) if (place, 0) in rows else (0, 0)
+        for place, book in enumerate(BOOKS)
+    }
+
+
+def _note(page: Page, after: dict[str, tuple[int, int]]) -> Change | None:
+    known = _dropped(page)
+    put = {
+        (DROPPED, place, 0): msgspec.msgpack.encode(after[book])
+        for place, book in enumerate(BOOKS)
+        if after[book] > known[book]
+    }
+    return Change(put=put) if put else None

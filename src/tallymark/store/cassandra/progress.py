@@ -1,0 +1,48 @@
+"""How far folding and rolling are: the single values of the book of points."""
+
+import msgspec
+
+from tallymark.store.cassandra.book import Head
+from tallymark.store.grains import DAY_S, EARLIEST_S, HOUR_S, LATEST_S
+
+UNROLLED = "unrolled"
+"""kind of the rows (grain, bucket): coarse buckets that hold finer points not yet rolled"""
+
+
+class Rolling(msgspec.Struct, frozen=True, array_like=True):
+    """A bucket being rolled: it is done up to this shard of this meter."""
+
+    bucket_s: int
+    meter: int
+    shard: int
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What counts is what was written by changes up to `mark`."""
+
+    mark: int = 0
+    folded: int = 0
+    folding: int | None = None
+    """the fold under way as change `mark + 1` takes batches up to this one; whoever goes on takes exactly these"""
+    hours_through: int = EARLIEST_S
+    days_through: int = EARLIEST_S
+    first_s: int = LATEST_S
+    last_s: int = EARLIEST_S
+    meters: tuple[int, ...] = ()
+    """those that have points"""
+    rolling: dict[int, Rolling] = {}
+    """by grain"""
+
+    def through(self, grain_s: int) -> int:
+        return {HOUR_S: self.hours_through, DAY_S: self.days_through}[grain_s]
+
+    def with_through(self, grain_s: int, through: int) -> "Progress":
+        name = {HOUR_S: "hours_through", DAY_S: "days_through"}[grain_s]
+        return msgspec.structs.replace(self, **{name: through})
+
+    def encode(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+
+def progress(head: Head) -> Progress:
+    return head.read_facts(Progress)

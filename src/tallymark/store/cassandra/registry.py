@@ -1,0 +1,125 @@
+"""The registry: definitions of meters, their versions, since where they count and since where they are broken."""
+
+import msgspec
+
+from tallymark.meters.model import Meter
+from tallymark.store.address import CassandraAddress
+from tallymark.store.cassandra import making
+from tallymark.store.cassandra.book import EVENTS, METERS, Book, Change, Page, Term
+from tallymark.store.cassandra.connection import Link, connect
+from tallymark.store.cassandra.making import METER, Definition
+from tallymark.store.cassandra.sink import BROKEN, LIVE, EventFacts
+from tallymark.store.model import LiveMeters, RegisteredMeter
+from tallymark.store.registered import check_definable, check_deletable, find
+
+_DEFINITION = msgspec.msgpack.Decoder(Definition)
+
+
+class CassandraRegistry:
+    def __init__(self, link: Link, store: str) -> None:
+        self._meters = Book(link, store, METERS)
+        self._events = Book(link, store, EVENTS)
+        self._term = Term("registry")
+        self._live: LiveMeters | None = None
+
+    def revision(self) -> int:
+        """Grows with every definition and with every meter that breaks, which are noted in two books."""
+        breaks = self._events.head().read_facts(EventFacts).breaks
+        return self._meters.head().sequence + breaks
+
+    def live_meters(self) -> LiveMeters:
+        """Asked before every batch: reads two numbers unless something changed."""
+        live = self._live
+        revision = self.revision()
+        if live is None or live.revision != revision:
+            # The number first: what is read after it is as new or newer, and then the next look reads again.
+            live = LiveMeters(revision, tuple(meter for meter in self.meters() if meter.broken is None))
+            self._live = live
+        return live
+
+    def meters(self) -> list[RegisteredMeter]:
+        return self._newest(self._meters.page(METER))
+
+    def meter(self, name: str) -> RegisteredMeter:
+        return find(self.meters(), name)
+
+    def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+        made: list[RegisteredMeter] = []
+
+        def decide(page: Page) -> Change | None:
+            known = {each.meter.name: each for each in self._newest(page)}.get(meter.name)
+            if known is not None and known.meter == meter:
+                made[:] = [known]
+                return None
+            check_definable(meter)
+            definitions = _definitions(page)
+            version = 1 + max(
+                (each.version for each in definitions.values() if each.meter.name == meter.name), default=0
+            )
+            meter_id = 1 + max(definitions)
+            made[:] = [RegisteredMeter(meter_id, version, meter, now_ms)]
+            value = msgspec.msgpack.encode(Definition(version, meter, now_ms))
+            return Change(sequence=page.head.sequence + 1, put={(METER, meter_id, 0): value})
+
+        self._meters.change(decide, term=self._term, kinds=(METER,), known=None)
+        return made[0]
+
+    def delete_meter(self, name: str, *, now_ms: int) -> None:
+        """Its points stay; defined again, it is a new version that counts from zero."""
+        check_deletable(name)
+        going: list[int] = []
+
+        def decide(page: Page) -> Change | None:
+            definitions = _definitions(page)
+            if going and definitions[going[0]].deleted_ms is not None:
+                return None  # ours, answered late
+            going[:] = [find(self._newest(page), name).meter_id]
+            put = {
+                (METER, meter_id, 0): msgspec.msgpack.encode(msgspec.structs.replace(each, deleted_ms=now_ms))
+                for meter_id, each in definitions.items()
+                if each.meter.name == name and each.deleted_ms is None
+            }
+            return Change(sequence=page.head.sequence + 1, put=put)
+
+        self._meters.change(decide, term=self._term, kinds=(METER,), known=None)
+
+    def live_from(self, meter_id: int) -> dict[int, int]:
+        """partition -> first offset that this version of a meter counted."""
+        found = self._events.page(LIVE).of(LIVE)
+        return {
+            partition: msgspec.msgpack.decode(value)
+            for (meter, partition), value in sorted(found.items())
+            if meter == meter_id
+        }
+
+    def broken_since(self, meter_id: int) -> dict[int, tuple[int, str]]:
+        """partition -> (start of the first stretch it failed on, why)."""
+        return {partition: found for (meter, partition), found in self._broken().items() if meter == meter_id}
+
+    def _broken(self) -> dict[tuple[int, int], tuple[int, str]]:
+        found = self._events.page(BROKEN).of(BROKEN)
+        return {key: msgspec.msgpack.decode(value, type=tuple[int, str]) for key, value in sorted(found.items())}
+
+    def _newest(self, page: Page) -> list[RegisteredMeter]:
+        """The newest version of every meter that is not deleted; broken as a whole, whichever partition it was."""
+        broken: dict[int, str] = {}
+        for (meter_id, _), (_, reason) in self._broken().items():
+            broken.setdefault(meter_id, reason)
+        newest: dict[str, RegisteredMeter] = {}
+        for meter_id, each in sorted(_definitions(page).items()):
+            newest.pop(each.meter.name, None)
+            if each.deleted_ms is None:
+                newest[each.meter.name] = RegisteredMeter(
+                    meter_id, each.version, each.meter, each.created_ms, broken.get(meter_id)
+                )
+        return [newest[name] for name in sorted(newest)]
+
+
+def _definitions(page: Page) -> dict[int, Definition]:
+    return {meter_id: _DEFINITION.decode(value) for (meter_id, _), value in page.of(METER).items()}
+
+
+def open_registry(address: CassandraAddress) -> CassandraRegistry:
+    link = Link(address, connect)
+    making.prepare(link, address)
+    return CassandraRegistry(link, address.name)

@@ -1,0 +1,57 @@
+"""Cassandra does not answer: whoever asks hears it in time, and goes on when it is back."""
+
+import logging
+from typing import Any
+
+import pytest
+
+import cassandras
+from lab.cassandra import Cassandra
+from tallymark.store.cassandra.store import CassandraStore
+from tallymark.store.protocol import StoreUnreachable
+from tallymark.testing import until
+
+# Short, so that the test is; a busy machine may need longer for a real answer, so each is asked for until it comes.
+TIMEOUT_S = 2.0
+
+
+def test_while_cassandra_is_paused_every_request_says_so_and_afterwards_all_go_on(
+    cassandra: Cassandra, build: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CassandraStore(cassandras.address(cassandra.port, timeout_s=TIMEOUT_S), pause_s=0)
+    until(lambda: _answered(lambda: store.apply([build.stretch(0, 2)], now_ms=0)), "the first batch is applied")
+    until(lambda: _answered(lambda: store.meter("events")), "the meters are read")
+    with caplog.at_level(logging.WARNING):
+        cassandra.pause()
+        try:
+            for step in (
+                lambda: store.apply([build.stretch(2, 5)], now_ms=0),
+                lambda: store.fold(most_points=10),
+                lambda: store.applied("log"),
+                lambda: store.snapshot().__enter__(),
+                lambda: store.lease("keeper", "me", lease_s=10).take(),
+            ):
+                with pytest.raises(
+                    StoreUnreachable, match=r"127\.0\.0\.1:\d+ did not answer within 2 s at consistency"
+                ):
+                    step()
+        finally:
+            cassandra.resume()
+        until(lambda: _answered(lambda: store.apply([build.stretch(2, 5)], now_ms=0)), "batches are applied again")
+        until(lambda: _answered(lambda: store.fold(most_points=10)), "folding goes on")
+    assert until(lambda: _answered(lambda: build.counts(store)), "the counts are read") == [{"e0": 5}]
+    assert not [record for record in caplog.records if record.name.startswith("cassandra")]
+    store.close()
+
+
+def _answered(ask: Any) -> list[Any]:
+    """What came, in a list; nothing if it did not."""
+    try:
+        return [ask()]
+    except StoreUnreachable:
+        return []
+
+
+def test_where_nobody_listens_the_message_names_the_address() -> None:
+    with pytest.raises(StoreUnreachable, match=r"127\.0\.0\.1:1 .*nothing is lost"):
+        cassandras.address(1, timeout_s=1.0).open_store()

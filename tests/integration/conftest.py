@@ -1,0 +1,38 @@
+"""Real servers, started once for all tests of this folder."""
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from lab.kafka import KafkaCluster
+from tallymark.settings import Settings
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    with KafkaCluster(tmp_path_factory.mktemp("kafka") / "cluster") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka(kafka_cluster: KafkaCluster) -> Iterator[KafkaCluster]:
+    """Three brokers, all of them up and in sync again afterwards."""
+    yield kafka_cluster
+    kafka_cluster.heal()
+
+
+@pytest.fixture
+def kafka_settings(kafka_cluster: KafkaCluster) -> Callable[..., Settings]:
+    """Settings of a log on these brokers, under a topic of its own; keywords are settings of the section `log`."""
+    topic = f"test-{uuid.uuid4().hex[:12]}"
+
+    def settings(**log: object) -> Settings:
+        made = Settings()
+        made.log.kind, made.log.brokers, made.log.topic = "kafka", kafka_cluster.bootstrap, topic
+        for name, value in log.items():
+            assert hasattr(made.log, name), name
+            setattr(made.log, name, value)
+        return made
+
+    return settings

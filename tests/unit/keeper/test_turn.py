@@ -1,0 +1,121 @@
+"""Of several keepers one works; which one, the store says."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from tallymark.keeper.duties import Duty, Rota
+from tallymark.keeper.turn import Turn, holder
+from tallymark.store.protocol import LeaseLost, StoreUnreachable
+
+
+class Leases:
+    """Hands a lease to whoever asks first; `holder` can be taken away."""
+
+    def __init__(self) -> None:
+        self.holder = ""
+        self.given: list[OneLease] = []
+
+    def lease(self, role: str, holder: str, *, lease_s: float) -> "OneLease":
+        assert role == "keeper"
+        self.given.append(OneLease(self, holder))
+        return self.given[-1]
+
+
+class OneLease:
+    def __init__(self, leases: Leases, name: str) -> None:
+        self._leases, self._name, self._had = leases, name, False
+
+    def take(self) -> bool:
+        if self._had and self._leases.holder != self._name:
+            return False  # for ever
+        self._leases.holder = self._leases.holder or self._name
+        self._had = self._leases.holder == self._name
+        return self._had
+
+    def release(self) -> None:
+        assert self._leases.holder == self._name
+        self._leases.holder = ""
+
+
+def test_one_works_and_the_other_takes_over(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    leases = Leases()
+    first, second = Turn(leases, lease_s=9, holder="first"), Turn(leases, lease_s=9, holder="second")
+    for _ in range(3):
+        first.take()
+        second.take()
+        assert (first.ours, second.ours) == (True, False)
+    assert caplog.text.count("standing by") == 1
+    second.give_back()  # it has nothing to give
+    first.give_back()
+    second.take()
+    assert second.ours
+    assert first.every_s == 3
+
+
+def test_one_that_lost_it_stands_by_and_gets_it_again(caplog: pytest.LogCaptureFixture) -> None:
+    leases = Leases()
+    turn = Turn(leases, lease_s=9, holder="first")
+    turn.take()
+    leases.holder = "second"
+    turn.take()
+    assert not turn.ours
+    turn.take()
+    leases.holder = ""
+    turn.take()
+    assert turn.ours
+    assert len(leases.given) == 2
+    assert caplog.text.count("has taken over") == 1
+
+
+def test_only_the_one_whose_turn_it_is_does_its_duties() -> None:
+    leases, now, done = Leases(), [0.0], []
+    leases.holder = "another"
+    turn = Turn(leases, lease_s=3, holder="this")
+    rota = Rota(turn=turn, clock=lambda: now[0])
+    rota.add(Duty("lease", turn.every_s, turn.take, always=True))
+    rota.add(Duty("beat", 1.0, lambda: done.append("beat"), always=True))
+    rota.add(Duty("fold", 1.0, lambda: done.append("fold")))
+    rota.run_due()
+    assert done == ["beat"]
+    leases.holder = ""
+    now[0] += 1
+    rota.run_due()
+    assert done == ["beat", "beat", "fold"]
+
+
+def test_a_write_that_is_fenced_ends_the_turn_and_is_no_failure() -> None:
+    leases, now = Leases(), [0.0]
+    turn = Turn(leases, lease_s=3, holder="this")
+    turn.take()
+    rota = Rota(turn=turn, clock=lambda: now[0])
+
+    def fold() -> bool:
+        raise LeaseLost("another keeper")
+
+    rota.add(Duty("fold", 1.0, fold))
+    rota.run_due()
+    assert not turn.ours
+    assert rota.failing() == []
+
+
+def test_the_lease_is_tried_again_soon_after_the_store_was_away() -> None:
+    now, tries = [0.0], []
+
+    def away() -> None:
+        tries.append(now[0])
+        raise StoreUnreachable("no node answers")
+
+    rota = Rota(clock=lambda: now[0])
+    rota.add(Duty("lease", 3.0, away, longest_wait_s=3.0))
+    for _ in range(10):
+        rota.run_due()
+        now[0] = rota.next_due()
+    assert tries == [3.0 * number for number in range(10)]
+
+
+def test_no_two_processes_have_the_same_name() -> None:
+    names: set[Any] = {holder("keeper") for _ in range(50)}
+    assert len(names) == 50
