@@ -3,6 +3,7 @@
 import json
 import os
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -71,7 +72,7 @@ class SparkCluster:
     def _answers(self) -> bool:
         try:
             return bool(self._state())
-        except OSError:
+        except (OSError, ValueError, HTTPException):  # its page is there before what it shows
             return False
 
     def _state(self) -> dict[str, list[dict[str, str]]]:

@@ -53,8 +53,6 @@ class Cluster:
             for server in (self.kafka, self.cassandra, self.spark):
                 stack.enter_context(server)
             self._stack = stack.pop_all()
-        self.profile = self.folder / "cluster.toml"
-        self.renew()
         return self
 
     def __exit__(
@@ -65,6 +63,7 @@ class Cluster:
 
     def renew(self) -> None:
         """Another topic and another store: what was counted before is not seen any more."""
+        self.profile = self.folder / f"{uuid.uuid4().hex[:8]}.toml"
         self.profile.write_text(
             PROFILE.format(
                 brokers=", ".join(f'"{each}"' for each in self.kafka.bootstrap),

@@ -86,7 +86,9 @@ class PipelineSettings:
     driver_host: str = setting("127.0.0.1", "address at which executors reach the driver")
     executor_memory: str = setting("1g", "cluster: heap of each executor; the counting needs about as much beside it")
     executor_cores: int = setting(1, "cluster: tasks at once in an executor")
-    max_executors: int = setting(0, "cluster: executors at most; 0 takes what the cluster gives")
+    max_executors: int = setting(
+        0, "cluster: executors at most; 0 leaves it to Spark: all of a standalone cluster, 2 on YARN and Kubernetes"
+    )
     spark_options: list[str] = setting([], "further options of Spark as `name=value`")  # noqa: RUF009
     python: str = setting("", "cluster: the Python on the executors' machines; empty is the path of the driver's own")
     claims: str = setting(
@@ -107,7 +109,9 @@ class StoreSettings:
     )
     data_center: str = setting("", "cassandra: the data centre that this process asks; empty is the first one found")
     consistency: str = setting(
-        "quorum", "cassandra: copies that must answer a read or write: `one`, `local_quorum`, `quorum`, `all`"
+        "quorum",
+        "cassandra: copies of a point that must answer a question: `one`, `local_quorum`, `quorum`, `all`;"
+        " all else takes a majority",
     )
     shards: int = setting(
         16, "cassandra: parts over which the series of a meter are spread; fixed when the store is made"

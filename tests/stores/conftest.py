@@ -1,16 +1,18 @@
 """Both stores under one suite: what holds for one holds for the other."""
 
+import copy
 import shutil
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
 import cassandras
+from stores import memory_cassandra
 from tallymark.store.address import CassandraAddress, SqliteAddress, StoreAddress
 from tallymark.store.cassandra import connection as cassandra_connection
 from tallymark.store.cassandra.store import CassandraStore
@@ -34,18 +36,26 @@ class Fuse:
     lasting: bool = True
     after: bool = False
     """die when the statement was carried out, before anyone knows"""
+    error: Exception = field(default_factory=Died)
     blown: bool = False
+    writes: list[int] = field(default_factory=list)
+    """which of the statements since it was lit were writes, counted from 1"""
+    _count: int = 0
 
-    def light(self, left: int, *, lasting: bool = True, after: bool = False) -> None:
-        self.left, self.lasting, self.after, self.blown = left, lasting, after, False
+    def light(self, left: int, *, lasting: bool = True, after: bool = False, error: Exception | None = None) -> None:
+        self.left, self.lasting, self.after, self.error, self.blown = left, lasting, after, error or Died(), False
+        self.writes, self._count = [], 0
 
     def quench(self) -> None:
         self.left, self.blown = None, False
 
-    def burn(self) -> bool:
+    def burn(self, *, is_read: bool = False) -> bool:
         """True if this is the statement."""
+        self._count += 1
+        if not is_read:
+            self.writes.append(self._count)
         if self.blown and self.lasting:
-            raise Died
+            raise self.error
         if self.left is None:
             return False
         self.left -= 1
@@ -53,7 +63,7 @@ class Fuse:
             return False
         self.left, self.blown = None, True
         if not self.after:
-            raise Died
+            raise self.error
         return True
 
 
@@ -139,6 +149,33 @@ class CassandraStores:
         return cassandras.address(self._port, name=f"{self._run}/{name}")
 
 
+class MemoryStores:
+    """Of Cassandra's store, on a server in memory: fast enough to fail at each of its statements."""
+
+    kind = "memory"
+
+    def __init__(self) -> None:
+        self._servers: dict[str, memory_cassandra.Server] = {}
+
+    def open(self, name: str = "store", *, fuse: Fuse | None = None) -> Store:
+        server = self._servers.setdefault(name, memory_cassandra.Server())
+        fuse = fuse or Fuse()
+        session = _DyingSession(memory_cassandra.Session(server), fuse, memory_cassandra.is_read)
+        return CassandraStore(self.address(name), connect=lambda address: session, pause_s=0)
+
+    def address(self, name: str = "store") -> CassandraAddress:
+        # Each has a server of its own, in which it goes by the same name: so one is the copy of another.
+        return cassandras.address(0, name="store")
+
+    def make(self, name: str, prepare: Prepare) -> None:
+        if prepare.__name__ not in self._servers:
+            prepare(self.open(prepare.__name__))
+        self._servers[name] = copy.deepcopy(self._servers[prepare.__name__])
+
+    def close(self) -> None:
+        pass
+
+
 Writes = list[tuple[str, tuple[object, ...]]]
 _TEMPLATES: dict[Prepare, Writes] = {}
 # What a store has beside deposits and beats, and the timestamps that matter.
@@ -191,25 +228,31 @@ def _dying_sqlite(fuse: Fuse) -> sqlite_connection.Connect:
 class _DyingSession:
     """Fails before a request is sent, or when it was carried out."""
 
-    def __init__(self, session: cassandra_connection.Session, fuse: Fuse) -> None:
+    def __init__(
+        self,
+        session: cassandra_connection.Session,
+        fuse: Fuse,
+        is_read: Callable[[Any], bool] = lambda statement: False,
+    ) -> None:
         self._session = session
         self._fuse = fuse
+        self._is_read = is_read
         self.prepare = session.prepare
         self.close = session.close
 
     def execute(self, statement: Any) -> Any:
-        dies = self._fuse.burn()
+        dies = self._fuse.burn(is_read=self._is_read(statement))
         result = self._session.execute(statement)
         if dies:
-            raise Died
+            raise self._fuse.error
         return result
 
     def execute_async(self, statement: Any) -> Any:
-        dies = self._fuse.burn()
+        dies = self._fuse.burn(is_read=self._is_read(statement))
         future = self._session.execute_async(statement)
         if dies:
             future.result()
-            raise Died
+            raise self._fuse.error
         return future
 
 
@@ -218,6 +261,8 @@ def _dying_cassandra(fuse: Fuse) -> cassandra_connection.Connect:
 
 
 def open_stores(kind: str, folder: Path) -> Stores:
+    if kind == "memory":
+        return MemoryStores()
     return SqliteStores(folder) if kind == "sqlite" else CassandraStores()
 
 

@@ -1,4 +1,7 @@
-"""Any history of applying, replaying, folding, rolling, crashing and reopening gives the numbers of plain Python."""
+"""Any history of applying, replaying, folding, rolling, pruning and reopening gives the numbers of plain Python.
+
+Work is left off between slices; what a crash within one does is in test_crashes.
+"""
 
 import tempfile
 from typing import Any

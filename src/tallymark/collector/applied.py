@@ -23,7 +23,7 @@ class Follower:
         self._trouble = ""
 
     async def wait(self, offsets: Mapping[int, int], timeout_s: float) -> bool:
-        """True once everything up to and with these offsets is applied, False after the time-out or at the stop."""
+        """True once all up to and with these offsets is applied, False after the time-out or when the port closes."""
         passed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[passed] = offsets
         if self._task is None:

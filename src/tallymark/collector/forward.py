@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Set
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -27,6 +28,10 @@ HOP_BY_HOP = {
 MAX_IDLE = 32
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 60.0
+# A node that hangs takes connections and says nothing: after this long another one is asked as well, if there is one.
+FIRST_TRY_S = 3.0
+# After the stop, an answer of a known length may take this long to be passed on whole.
+LAST_ANSWER_S = 5.0
 MAX_HEADER_BYTES = 65_536
 CHUNK_BYTES = 65_536
 # RFC 3986: what may stand in a path as it is.
@@ -76,19 +81,22 @@ class Forwarder:
                 connection.close()
         self._idle.clear()
 
-    async def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body of a small question of our own; raises OSError or EOFError."""
+    async def get(self, path: str, *, within_s: float) -> tuple[int, bytes]:
+        """Status and body of a small question of our own; raises OSError (TimeoutError is one) or EOFError."""
         request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
-        connection, head = await self._exchange(request, again=True)
-        return head.status, await self._whole_content(connection, head, "GET")
+        until = _now() + within_s
+        connection, head = await self._exchange(request, again=True, until=until)
+        async with self._in_time(connection, until):
+            return head.status, await self._whole_content(connection, head, "GET")
 
     async def forward(self, scope: Scope, proto: Any, body: bytes) -> None:
         """Ask the query service and pass its answer on as it comes; raises Problem when it is away."""
         request = _request(scope, body)
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                # A request that changes something is not sent again: it may have been done.
-                connection, head = await self._exchange(request, again=scope.method in ("GET", "HEAD"))
+            until = _now() + ANSWER_TIMEOUT_S
+            # A request that changes something is not sent again: it may have been done.
+            connection, head = await self._exchange(request, again=scope.method in ("GET", "HEAD"), until=until)
+            async with self._in_time(connection, until):
                 content = await self._small_content(connection, head, scope.method)
         except TimeoutError:
             telemetry.COLLECTOR_FORWARDED.labels("timeout").inc()
@@ -124,12 +132,15 @@ class Forwarder:
         return content
 
     async def _pass_on(self, connection: _Connection, head: _Head, scope: Scope, proto: Any) -> None:
-        """A long or endless answer, piece by piece, until it ends, the client leaves or the collector stops."""
+        """A long or endless answer, piece by piece, until it ends or the client leaves.
+
+        When the collector stops, an endless one ends at once and one of a known length soon, whole if it can be.
+        """
         # With the length stated, an answer that breaks off does not look whole.
         length = [] if head.length is None else [("content-length", str(head.length))]
         transport = proto.response_stream(head.status, [*head.headers, *length])
         left = asyncio.create_task(_left(proto))
-        stopped = asyncio.create_task(self._stop.wait())
+        stopped = asyncio.create_task(self._stopped(0.0 if head.length is None else LAST_ANSWER_S))
         sending = asyncio.create_task(_send(_content(connection, head, scope.method), transport))
         try:
             await asyncio.wait({left, stopped, sending}, return_when=asyncio.FIRST_COMPLETED)
@@ -143,32 +154,77 @@ class Forwarder:
         else:
             connection.close()
 
-    async def _exchange(self, request: bytes, *, again: bool) -> tuple[_Connection, _Head]:
+    async def _stopped(self, grace_s: float) -> None:
+        await self._stop.wait()
+        await asyncio.sleep(grace_s)
+
+    async def _exchange(self, request: bytes, *, again: bool, until: float) -> tuple[_Connection, _Head]:
         """Send the request and read the answer's head, over a kept connection if one still lives.
 
-        A node that takes no connection is passed over; one that breaks off is, if the request may be sent `again`.
+        A node that takes no connection is passed over; one that breaks off is, if the request may be sent `again`. Then
+        also another is asked beside one that is slow, and the first to answer is heard. TimeoutError at `until`.
         """
         tried: set[Address] = set()
-        while True:
-            connection = await self._connect(tried)
-            try:
-                connection.writer.write(request)
-                await connection.writer.drain()
-                return connection, await _read_head(connection.reader)
-            except (OSError, EOFError) as error:
+        asked: dict[asyncio.Task[_Head], _Connection] = {}
+        failure: OSError | EOFError | None = None
+        try:
+            while True:
+                alone = False
+                try:
+                    connection = await self._connect(tried)
+                except ConnectionRefusedError as error:
+                    if not asked:
+                        raise failure or error from None
+                    alone = True
+                else:
+                    tried.add(connection.node)
+                    asked[asyncio.create_task(_ask(connection, request))] = connection
+                alone = alone or not again or tried.issuperset(self._nodes.known())
+                left_s = until - _now()
+                patience_s = left_s if alone else min(FIRST_TRY_S, left_s / 2)
+                done, _ = await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    for connection in asked.values():
+                        self._nodes.failed(connection.node)
+                    if alone:
+                        raise TimeoutError
+                for task in done:
+                    connection = asked[task]
+                    try:
+                        head = task.result()
+                    except (OSError, EOFError) as error:
+                        failure = error
+                        self._broke_off(connection, tried)
+                        if not (again or (connection.used and isinstance(error, BrokenPipeError))):
+                            raise
+                        del asked[task]
+                        continue
+                    self._nodes.answered(connection.node)
+                    del asked[task]
+                    return connection, head
+        finally:
+            for task, connection in asked.items():
+                task.cancel()
                 connection.close()
-                if connection.used:
-                    # Nodes close idle connections and restart: then the kept one is dead, a new one is not.
-                    if not (again or isinstance(error, BrokenPipeError)):
-                        raise
-                    continue
-                self._nodes.failed(connection.node)
-                tried.add(connection.node)
-                if not again or tried.issuperset(self._nodes.in_turn()):
-                    raise
-            except BaseException:
-                connection.close()
-                raise
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    def _broke_off(self, connection: _Connection, tried: set[Address]) -> None:
+        """Nodes close idle connections and restart: then a kept one is dead, a new one to the same node is not."""
+        connection.close()
+        if connection.used:
+            tried.discard(connection.node)
+        else:
+            self._nodes.failed(connection.node)
+
+    @asynccontextmanager
+    async def _in_time(self, connection: _Connection, until: float) -> AsyncIterator[None]:
+        """What is left of an answer; a node that does not finish it in time is taken for one that hangs."""
+        try:
+            async with asyncio.timeout(until - _now()):
+                yield
+        except TimeoutError:
+            self._nodes.failed(connection.node)
+            raise
 
     async def _connect(self, tried: Set[Address]) -> _Connection:
         """A connection to the first node in turn that takes one, those that were tried apart."""
@@ -201,6 +257,10 @@ class Forwarder:
             connection.close()
 
 
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
 def _request(scope: Scope, body: bytes) -> bytes:
     """The request as it goes on; raises Problem for one that could be read as two."""
     lines = [f"{scope.method} {_target(scope)} HTTP/1.1"]
@@ -221,6 +281,12 @@ def _target(scope: Scope) -> str:
     if " " in scope.query_string or _CONTROL.search(scope.query_string):
         raise Problem(400, "bad_target", "the query string contains a space or a control character; encode it")
     return quote(scope.path, safe=PATH_CHARACTERS) + (f"?{scope.query_string}" if scope.query_string else "")
+
+
+async def _ask(connection: _Connection, request: bytes) -> _Head:
+    connection.writer.write(request)
+    await connection.writer.drain()
+    return await _read_head(connection.reader)
 
 
 async def _read_head(reader: asyncio.StreamReader) -> _Head:

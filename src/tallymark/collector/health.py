@@ -18,6 +18,9 @@ from tallymark.settings import Settings
 
 PROBE_PATIENCE_S = 3.0
 PROBED_S = 1.0
+# Under `up` the answer waits for the query service; a balancer of a cluster often waits for a second only.
+QUERY_PATIENCE_S = 2.0
+QUERY_PATIENCE_OF_SEVERAL_S = 0.8
 _FAMILY = re.compile(rb"^# HELP (\S+)", re.MULTILINE)
 
 
@@ -42,7 +45,11 @@ class LogProbe:
 
 
 class Readiness:
-    """Whether a write can be made durable now and, where roles run together, whether the others can work."""
+    """Whether a write can be made durable now and, where roles run together, whether the others can work.
+
+    On one machine all are one service, ready together. On a cluster a balancer asks, and it must not take a collector
+    away because the store is: events are still taken. So there the others are told of, and do not decide.
+    """
 
     def __init__(
         self,
@@ -56,19 +63,23 @@ class Readiness:
     ) -> None:
         self._writer, self._committer, self._forwarder = writer, committer, forwarder
         self._settings, self._stop, self._together = settings, stop, together
+        self._one_of_several = settings.log.kind != "local" or settings.store.kind != "sqlite"
         # A local log is a matter of this machine's disk, another one of an answer.
         self._probe = None if settings.log.kind == "local" else LogProbe(lambda: writer.positions())
 
     async def report(self) -> tuple[int, dict[str, Any]]:
         """The status of `/readyz` and what stands behind it."""
-        parts: dict[str, Any] = {"collector": _part(await self._troubles())}
+        asked = [self._query()] if "query" in self._together else []
+        troubles, *query = await asyncio.gather(self._troubles(), *asked)
+        parts: dict[str, Any] = {"collector": _part(troubles)}
         for role in self._together:
             if role == "query":
-                parts[role] = await self._query()
+                (parts[role],) = query
             elif role != "collector":
                 place = self._settings.run_folder / f"{file_stem(role, self._settings.instance)}.json"
                 parts[role] = _part([] if place.exists() else [f"{role} has not said that it is ready"])
-        ready = all(part["ready"] for part in parts.values())
+        deciding = [parts["collector"]] if self._one_of_several else parts.values()
+        ready = all(part["ready"] for part in deciding)
         return (200 if ready else 503), {"ready": ready, **parts}
 
     async def _troubles(self) -> list[str]:
@@ -86,9 +97,9 @@ class Readiness:
         return troubles
 
     async def _query(self) -> dict[str, Any]:
+        within_s = QUERY_PATIENCE_OF_SEVERAL_S if self._one_of_several else QUERY_PATIENCE_S
         try:
-            async with asyncio.timeout(2):
-                status, content = await self._forwarder.get("/readyz")
+            status, content = await self._forwarder.get("/readyz", within_s=within_s)
         except (OSError, EOFError, TimeoutError) as error:
             return _part([f"query does not answer: {error or type(error).__name__}"])
         try:

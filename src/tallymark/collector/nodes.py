@@ -9,7 +9,7 @@ from tallymark.settings import SettingsError
 
 Address = tuple[str, int]
 
-# A node that did not take a connection is asked last for this long.
+# A node that took no connection, broke off or did not answer in time is asked last for this long.
 DOWN_S = 5.0
 # The run folder is read again after this long, or when a node that it named is gone.
 KNOWN_S = 1.0
@@ -27,15 +27,25 @@ class QueryNodes:
         self._down: dict[Address, float] = {}
         self._turn = 0
 
+    def known(self) -> list[Address]:
+        return self._named or self._on_this_folder()
+
     def in_turn(self) -> list[Address]:
         """All of them, another one first each time; those that lately did not answer come last."""
-        nodes = self._named or self._on_this_folder()
+        nodes = self.known()
         if len(nodes) < 2:
             return nodes
         self._turn += 1
         first = self._turn % len(nodes)
         now = self._clock()
-        return sorted([*nodes[first:], *nodes[:first]], key=lambda node: self._down.get(node, 0.0) > now)
+        order = sorted([*nodes[first:], *nodes[:first]], key=lambda node: self._down.get(node, 0.0) > now)
+        if order[0] in self._down:
+            # One question finds out whether it is back; the others do not wait with it.
+            self._down[order[0]] = now + DOWN_S
+        return order
+
+    def answered(self, node: Address) -> None:
+        self._down.pop(node, None)
 
     def failed(self, node: Address) -> None:
         self._down[node] = self._clock() + DOWN_S

@@ -128,7 +128,7 @@ async def serve(
             Rules(ours.max_request_events, _clocks(settings)),
             reader,
             committer,
-            Follower(applied, stop=stop),
+            Follower(applied, stop=halt),
             budget=budget,
             rate=Rate(ours.max_events_per_second),
         )

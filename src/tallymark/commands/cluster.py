@@ -22,6 +22,8 @@ def look_at_cluster(settings: Settings) -> Iterator[Finding]:
 
 
 def _kafka(settings: Settings) -> Finding:
+    from confluent_kafka import KafkaException
+
     from tallymark import log
     from tallymark.log.protocol import LogError, LogLost
 
@@ -33,12 +35,12 @@ def _kafka(settings: Settings) -> Finding:
         reader = log.open_reader(settings, "events")
     except LogLost:
         return Finding("kafka", "ok", f"answers; the topic {topic} is made by the first collector")
-    except (LogError, SettingsError) as error:
+    except (LogError, SettingsError, KafkaException) as error:
         return Finding("kafka", "broken", str(error), "see log.brokers and log.kafka_options")
     try:
         partitions = reader.partitions
         records = sum(standing.synced - standing.first for standing in reader.positions().values())
-    except LogError as error:
+    except (LogError, KafkaException) as error:
         return Finding("kafka", "broken", str(error), "see whether every partition of the topic has a leader")
     finally:
         reader.close()

@@ -15,7 +15,7 @@ from tallymark.commands.configuration import add_settings, read_settings
 from tallymark.commands.finding import Finding
 from tallymark.commands.output import print_json
 from tallymark.commands.service import add_url, connect
-from tallymark.commands.up import ROLES, is_installed, needed, require_port
+from tallymark.commands.up import ROLES, is_installed, needed, require_port, troubled
 from tallymark.commands.version import component_versions
 from tallymark.settings import Settings
 from tallymark.supervisor.lock import read_place
@@ -156,6 +156,10 @@ def _service(arguments: argparse.Namespace, holder: dict[str, object] | None) ->
         return Finding(
             "service", "broken", str(error), "is it still starting? the log files in the data folder say more"
         )
+    away = troubled(answer.json()) if answer.status == 200 else []
+    if away:
+        detail = f"{transport.url} takes events, but waits for {', '.join(away)}"
+        return Finding("service", "warning", detail, "see `tallymark status` and the log files in the data folder")
     if answer.status == 200:
         return Finding("service", "ok", f"ready at {transport.url}")
     return Finding(

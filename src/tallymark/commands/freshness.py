@@ -13,8 +13,9 @@ def footnote(answer: dict[str, Any]) -> None:
     lag_ms = freshness.get("lag_ms")
     if isinstance(lag_ms, int | float) and lag_ms > LATE_MS:
         remarks.append(f"counts are {lag_ms / 1000:,.1f} s behind")
-    if freshness.get("loss"):
-        remarks.append(f"loss {freshness['loss']}: see `tallymark status`")
+    loss = freshness.get("loss", 0)
+    if loss is None or loss:
+        remarks.append(f"loss {'unknown' if loss is None else loss}: see `tallymark status`")
     if (answer.get("range") or {}).get("widened"):
         remarks.append(f"whole buckets: {answer['range']['from']} to {answer['range']['to']}")
     if answer.get("broken"):

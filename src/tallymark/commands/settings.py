@@ -10,7 +10,9 @@ from tallymark.commands.output import print_json
 from tallymark.settings import entries
 
 HIDDEN = "********"
-_SECRET = re.compile(r"password|secret|sasl\.jaas|token|credential", re.IGNORECASE)
+_SECRET = re.compile(r"password|secret|token|credential", re.IGNORECASE)
+# Of options for Kafka and Spark rather too many: `ssl.key.pem` is a private key, and nobody needs to read a path here.
+_SECRET_OPTION = re.compile(r"password|secret|key|pem|jaas|token|credential", re.IGNORECASE)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,13 +47,16 @@ def _run(arguments: argparse.Namespace) -> int:
 def without_secrets(key: str, value: object) -> object:
     """The value as it may be shown: passwords, and options of Kafka and Spark that are secrets, are hidden."""
     if isinstance(value, list):
-        return [_masked(word) if isinstance(word, str) else word for word in value]
+        return [_masked(key, word) if isinstance(word, str) else word for word in value]
     return HIDDEN if value and _SECRET.search(key) else value
 
 
-def _masked(word: str) -> str:
+def _masked(key: str, word: str) -> str:
     name, equals, _ = word.partition("=")
-    return f"{name}={HIDDEN}" if equals and _SECRET.search(name) else word
+    if not equals:
+        # An option without a value is none: it may be what follows the comma in a password.
+        return HIDDEN if key.endswith("_options") else word
+    return f"{name}={HIDDEN}" if _SECRET_OPTION.search(name) else word
 
 
 def _toml(value: object) -> str:

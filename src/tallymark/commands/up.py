@@ -158,7 +158,10 @@ class _Up:
             return str(error)
         finally:
             transport.close()
-        return "" if answer.status == 200 else f"waiting for {', '.join(troubled(answer.json())) or self._url}"
+        waiting = unready(answer.json(), self._roles if self._front == "collector" else ())
+        if not waiting and answer.status == 200:
+            return ""
+        return f"waiting for {', '.join(waiting) or self._url}"
 
     def _on_ready(self) -> None:
         if self._meters:
@@ -201,6 +204,12 @@ class _Up:
         except (OSError, ValueError, KeyError, NoAnswer):
             return True  # nobody can tell; whatever is in the log is counted at the next start
         return isinstance(status, dict) and status.get("in_flight") == 0
+
+
+def unready(report: object, roles: Sequence[str]) -> list[str]:
+    """Which of these are not ready by the parts of `/readyz`; on a cluster its status is the collector's alone."""
+    parts = report if isinstance(report, dict) else {}
+    return troubled(report) or [role for role in roles if not (parts.get(role) or {}).get("ready")]
 
 
 def troubled(report: object) -> list[str]:

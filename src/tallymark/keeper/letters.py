@@ -1,13 +1,14 @@
 """Taking in dead letters: the collector's refused events, from the stream `dead` into the store, each once."""
 
 import logging
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterator
 
 import msgspec
 
 from tallymark import telemetry
 from tallymark.keeper.streams import Stream
-from tallymark.log.protocol import LogReader, Record
+from tallymark.log.protocol import LogDamaged, LogReader, Record
 from tallymark.store.model import DeadLetter, Stretch
 from tallymark.store.protocol import Upkeep
 
@@ -21,15 +22,17 @@ _decoder = msgspec.msgpack.Decoder(list[DeadLetter])
 
 def take_in_letters(store: Upkeep, stream: Stream) -> bool:
     """Takes in one stretch; True if more waits."""
-    reader = stream.reader()
-    if reader is None:
-        return False
+    with stream.opened() as reader:
+        return False if reader is None else _take_in(store, reader)
+
+
+def _take_in(store: Upkeep, reader: LogReader) -> bool:
     start = _start(store, reader)
     synced = reader.positions()[0].synced
     if start >= synced:
         return False
     end = reader.bounded_end(0, start, max_events=MAX_EVENTS, max_bytes=MAX_BYTES)
-    letters = list(_letters(reader.read(0, start, end)))
+    letters = list(_letters(reader, start, end))
     if store.add_letters(reader.identity, Stretch(0, start, end), letters):
         telemetry.KEEPER_LETTERS.inc(sum(letter.events for letter in letters))
     return end < synced
@@ -51,12 +54,26 @@ def _start(store: Upkeep, reader: LogReader) -> int:
     return first
 
 
-def _letters(records: Iterable[Record]) -> Iterator[DeadLetter]:
-    for record in records:
+def _letters(reader: LogReader, start: int, end: int) -> Iterator[DeadLetter]:
+    while start < end:
         try:
-            yield from _decoder.decode(record.payload)
-        except msgspec.DecodeError as error:
-            # Still someone's events: kept as they are, so that the way on is not barred.
+            for record in reader.read(0, start, end):
+                yield from _decoded(record)
+                start += 1
+        except LogDamaged as error:
+            logger.error("record %d of the dead letters cannot be read, and is passed over: %s", start, error)
+            events = reader.events_in(0, start, start + 1)
             yield DeadLetter(
-                "collector", "letter_unreadable", str(error), record.events, record.payload, record.append_ms
+                "collector", "letter_unreadable", str(error)[-500:], events, b"", time.time_ns() // 1_000_000
             )
+            start += 1
+
+
+def _decoded(record: Record) -> list[DeadLetter]:
+    try:
+        return _decoder.decode(record.payload)
+    except msgspec.DecodeError as error:
+        # Still someone's events: kept as they are, so that the way on is not barred.
+        return [
+            DeadLetter("collector", "letter_unreadable", str(error), record.events, record.payload, record.append_ms)
+        ]

@@ -32,8 +32,8 @@ def run(settings: Settings) -> int:
             role.announce()
             role.publish_metrics()
             logger.info("keeping %s", settings.store_file if settings.store.kind == "sqlite" else settings.store.hosts)
-            rota.run(role.stopping)
-            turn.give_back()
+            with turn.kept():
+                rota.run(role.stopping)
             if settings.store.kind != "sqlite":
                 say_goodbye(store, role.beat_name)
     return 0
@@ -42,7 +42,10 @@ def run(settings: Settings) -> int:
 def make_rota(
     settings: Settings, store: Store, *, events: Stream, dead: Stream, turn: Turn | None = None, name: str = "keeper"
 ) -> Rota:
-    """All duties; those that are short and frequent come first. Only the keeper whose turn it is does them."""
+    """All duties; those that are short and frequent come first. Only the keeper whose turn it is does them.
+
+    Whoever runs the rota keeps the turn.
+    """
     keeping = settings.keeper
     turn = turn or Turn(store, lease_s=keeping.lease_s, holder=holder(name))
     rota = Rota(turn=turn)
@@ -60,7 +63,7 @@ def make_rota(
             Duty("retain events", 60.0, lambda: retention.retain_events(store, events, settings, now_ms(), log.retain)),
             Duty("drop old letters", 5.0, lambda: retention.drop_old_letters(dead, settings, log.drop_oldest)),
         ]
-    for duty in [Duty("lease", turn.every_s, turn.take, always=True, longest_wait_s=turn.every_s), *duties]:
+    for duty in duties:
         rota.add(duty)
     return rota
 

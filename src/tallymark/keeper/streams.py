@@ -1,8 +1,9 @@
 """The log's streams as the keeper finds them: perhaps not made yet, perhaps closed after an error."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from tallymark.log.protocol import LogLost, LogReader
+from tallymark.log.protocol import LogError, LogLost, LogReader
 
 
 class Stream:
@@ -11,6 +12,16 @@ class Stream:
     def __init__(self, open_reader: Callable[[], LogReader]) -> None:
         self._open_reader = open_reader
         self._reader: LogReader | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[LogReader | None]:
+        """The reader, which the next one who asks finds opened anew if it fails meanwhile."""
+        try:
+            yield self.reader()
+        except LogError:
+            # It may be of a log that was made again, or has grown: only a fresh look tells.
+            self.close()
+            raise
 
     def reader(self) -> LogReader | None:
         """None until the collector has made the log."""
@@ -22,6 +33,6 @@ class Stream:
         return self._reader
 
     def close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()

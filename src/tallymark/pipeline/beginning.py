@@ -24,14 +24,20 @@ def check(
 ) -> None:
     """Raises WrongLog if counting cannot go on from the store's positions; makes those of new partitions."""
     applied = sink.applied(log.identity)
+    is_new = not applied
     for partition, at in _positions(log, applied, wait=wait, clock=clock).items():
         offset = applied.get(partition)
-        if offset is None:
+        if offset is None and is_new:
             if at.first > 0:
                 logger.error(
                     "partition %d begins at %d: what was before is deleted, and not counted", partition, at.first
                 )
-                sink.begin(log.identity, partition, at.first)
+            # Also at 0: else records that retention deletes before the first is counted would not be missed.
+            sink.begin(log.identity, partition, at.first)
+        elif offset is None:
+            sink.begin(log.identity, partition, 0)
+            if at.first > 0:
+                _lost(log.identity, sink, Stretch(partition, 0, at.first), skip_lost=skip_lost)
         elif offset > at.synced:
             raise WrongLog(
                 f"the store has applied partition {partition} up to {offset}, but the log ends at {at.synced}: this log"

@@ -11,6 +11,7 @@ and lost files all give the same answer.
 """
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tallymark.pipeline.claim_table import ClaimTable, Heads, TableUnusable, Tails
+
+logger = logging.getLogger("tallymark.pipeline")
 
 Times = npt.NDArray[np.int64]
 
@@ -124,6 +127,7 @@ class Claims:
                 table.finish(side[1])
         stale_from = self._window_start()
         if table is None or table.through > self._start or table.through < stale_from:
+            self._say_what_is_gone(stale_from)
             table = ClaimTable.create(
                 self._table_file, identity=identity, horizon_ms=self._horizon_ms, through=stale_from
             )
@@ -141,6 +145,19 @@ class Claims:
             return self._start
         window = self._history.offset_at(start_ms - self._memory_ms)
         return max(self._history.first, min(window, self._start))
+
+    def _say_what_is_gone(self, rebuilt_from: int) -> None:
+        """A table that must be rebuilt from a log that no longer has all of its window."""
+        first_ms, start_ms = self._history.append_ms(rebuilt_from), self._history.append_ms(self._start)
+        if rebuilt_from == self._history.first > 0 and first_ms is not None and start_ms is not None:
+            missing_ms = first_ms - (start_ms - self._horizon_ms)
+            if missing_ms > 0:
+                logger.error(
+                    "the claims before record %d are rebuilt from a log that begins %.0f s too late for the horizon:"
+                    " a copy of an event of that time would count again; keep the log longer than the horizon",
+                    self._start,
+                    missing_ms / 1000,
+                )
 
     def _catch_up(self, table: ClaimTable) -> ClaimTable:
         for chunk in self._history.ids(table.through, self._start):

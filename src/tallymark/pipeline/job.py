@@ -16,20 +16,22 @@ from pyspark.sql import SparkSession
 
 from tallymark import log as logs
 from tallymark import store as stores
-from tallymark.log.protocol import LogUnreachable
+from tallymark.log.protocol import LogError
 from tallymark.pipeline import beginning
 from tallymark.pipeline.placement import Placement
-from tallymark.pipeline.salvage import salvage
+from tallymark.pipeline.salvage import is_away, salvage
 from tallymark.pipeline.session import is_cluster
 from tallymark.pipeline.sink import BatchSink, decode_results
 from tallymark.pipeline.source import NAME, PLAN, Plan, encode_plan, next_offsets, tasks
+from tallymark.pipeline.watch import Watch
 from tallymark.settings import Settings
 from tallymark.store.model import Stretch, StretchResult
-from tallymark.store.protocol import LeaseLost, PositionConflict, Store, StoreUnreachable, WrongLog
+from tallymark.store.protocol import LeaseLost, PositionConflict, Store, StoreError, WrongLog
 
 logger = logging.getLogger("tallymark.pipeline")
 
 BEAT_S = 2.0
+LEASES_WITHOUT_EXECUTORS = 6
 CAUSE = re.compile(r"(Caused by: )?[\w.]*(Error|Exception|Damaged|Lost|Conflict)\b:? ")
 
 
@@ -66,7 +68,8 @@ class Job:
     def prepare(self, *, skip_lost: bool = False) -> None:
         """Check the positions against the log, then let every task load its claims."""
         beginning.check(self._log, self._store, skip_lost=skip_lost)
-        self.process([Stretch(partition, at, at) for partition, at in next_offsets(self.plan).items()])
+        with self._watched():
+            self.process([Stretch(partition, at, at) for partition, at in next_offsets(self.plan).items()])
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Keep the query running; after a failure find what failed, or wait and try again.
@@ -75,14 +78,26 @@ class Job:
         """
         shutil.rmtree(self._checkpoints, ignore_errors=True)
         failures = 0
-        while not self._stopping.is_set():
-            started = time.monotonic()
-            try:
-                self._stream(ready)
-            except StreamingQueryException as error:
-                failures = 0 if time.monotonic() - started > 60 else failures + 1
-                logger.warning("the query stopped: %s", first_line(error))
-                self._recover(failures, error)
+        with self._watched():
+            while not self._stopping.is_set():
+                started = time.monotonic()
+                try:
+                    self._stream(ready)
+                except StreamingQueryException as error:
+                    failures = 0 if time.monotonic() - started > 60 else failures + 1
+                    logger.warning("the query stopped: %s", first_line(error))
+                    self._recover(failures, error)
+
+    def _watched(self) -> contextlib.AbstractContextManager[object]:
+        """On a cluster: ended with an error when there is nobody to count."""
+        if self._placement is None:
+            return contextlib.nullcontext()
+        return Watch(
+            self._placement.executors,
+            self._session.sparkContext.cancelAllJobs,
+            stopping=self._stopping,
+            patience_s=LEASES_WITHOUT_EXECUTORS * self._settings.pipeline.lease_s,
+        )
 
     def process(self, stretches: Sequence[Stretch]) -> None:
         """Count and apply exactly these stretches, outside the stream."""
@@ -148,7 +163,7 @@ class Job:
             beginning.check(self._log, self._store)
             if isinstance(failure, PositionConflict):
                 logger.warning("another driver is writing, or wrote: %s; going on from the store's positions", failure)
-            elif failure is None and failures > 0 and not _is_away(stopped):
+            elif failure is None and failures > 0 and not is_away(stopped):
                 self._salvage_all()
                 return
         except (WrongLog, LeaseLost):
@@ -173,13 +188,9 @@ class Job:
             self._last_beat = now
             try:
                 self._store.beat(self._name, {"next": next_offsets(self.plan)}, now_ms=int(now * 1000))
-            except (LogUnreachable, StoreUnreachable) as error:
+            except (LogError, StoreError) as error:
+                # What is wrong with them is the stream's to find; a beat that is left out harms nobody.
                 logger.warning("cannot say that the pipeline is alive: %s", error)
-
-
-def _is_away(error: Exception) -> bool:
-    """Whether a task failed because log or store do not answer: then no record is to blame."""
-    return any(kind.__name__ in str(error) for kind in (LogUnreachable, StoreUnreachable))
 
 
 def first_line(error: Exception) -> str:

@@ -65,12 +65,12 @@ class Placement:
 
     def _places(self) -> dict[int, str]:
         if time.monotonic() - self._looked > LOOK_AGAIN_S:
-            self._looked, self._executors = time.monotonic(), self._present()
+            self._looked, self._executors = time.monotonic(), self.executors()
         # None yet: Spark waits for the first by itself.
         return self._spread.over(self._partitions, self._executors) if self._executors else {}
 
-    def _present(self) -> list[str]:
-        """The executors as Spark names places of tasks."""
+    def executors(self) -> list[str]:
+        """Those there are now, as Spark names places of tasks."""
         jvm: Any = self._context._jvm
         executors = self._context._jsc.sc().statusStore().executorList(True)
         found = [

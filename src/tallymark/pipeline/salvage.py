@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
 
-from tallymark.log.protocol import LogError, LogReader
+from tallymark.log.protocol import LogError, LogReader, LogUnreachable
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
+from tallymark.store.protocol import StoreUnreachable
 
 logger = logging.getLogger("tallymark.pipeline")
 
@@ -26,6 +27,19 @@ class Counting(Protocol):
         ...
 
 
+def is_away(error: Exception) -> bool:
+    """Whether a task failed because log or store do not answer: then neither a record nor a meter is to blame.
+
+    A task's error comes through Spark as text, so it is told by its name.
+    """
+    return any(kind.__name__ in f"{type(error).__name__} {error}" for kind in (LogUnreachable, StoreUnreachable))
+
+
+def _rise_if_away(error: Exception) -> None:
+    if is_away(error):
+        raise error
+
+
 def salvage(stretch: Stretch, *, counting: Counting, log: LogReader) -> list[int]:
     """Count all of the stretch but for the records that cannot be; returns their offsets.
 
@@ -35,7 +49,8 @@ def salvage(stretch: Stretch, *, counting: Counting, log: LogReader) -> list[int
         return []
     try:
         result = counting.count(stretch)
-    except Exception:
+    except Exception as error:
+        _rise_if_away(error)
         if stretch.end - stretch.start == 1:
             return _judge(stretch, counting, log)
     else:
@@ -55,6 +70,7 @@ def _judge(stretch: Stretch, counting: Counting, log: LogReader) -> list[int]:
     try:
         result = counting.count(stretch)
     except Exception as error:
+        _rise_if_away(error)
         counting.count(Stretch(stretch.partition, stretch.start, stretch.start))
         broken = _to_blame(stretch, counting)
         if not broken:
@@ -75,6 +91,7 @@ def _counted(stretch: Stretch, counting: Counting) -> StretchResult | None:
     try:
         return counting.count(stretch)
     except Exception as error:
+        _rise_if_away(error)
         logger.warning("record %d of partition %d fails again: %s", stretch.start, stretch.partition, error)
         return None
 
@@ -88,8 +105,10 @@ def _to_blame(stretch: Stretch, counting: Counting) -> dict[int, str] | None:
             try:
                 counting.count(stretch, only=[meter])
             except Exception as error:
+                _rise_if_away(error)
                 broken[meter] = str(error)[-500:]
-    except Exception:
+    except Exception as error:
+        _rise_if_away(error)
         return None
     return broken
 
@@ -101,6 +120,8 @@ def burial(stretch: Stretch, error: Exception, log: LogReader) -> StretchResult:
     try:
         record = next(iter(log.read(stretch.partition, stretch.start, stretch.end)))
         events, raw, at_ms = record.events, record.payload, record.append_ms
+    except LogUnreachable:
+        raise
     except LogError as damage:
         reason, error = "damaged", damage
         events = log.events_in(stretch.partition, stretch.start, stretch.end)

@@ -41,6 +41,8 @@ def run(settings: Settings, *, skip_lost: bool = False) -> int:
             logger.error("%s", error)
             return 1
         except Exception as error:
+            if role.stopping.is_set():
+                return 0  # a job was cancelled because it was waiting for executors
             # Spark's errors carry pages of Java; the line that says what happened is enough, the rest is above it.
             logger.error("the pipeline stops: %s: %s", type(error).__name__, _brief(error))
             return 1

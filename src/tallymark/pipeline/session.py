@@ -101,8 +101,9 @@ def _cluster_configuration(settings: Settings) -> dict[str, str]:
         "spark.executor.cores": str(ours.executor_cores),
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
-        # Ports are not fixed, so a driver that was killed does not bar its successor's way.
         "spark.task.maxFailures": "4",
+        # A batch that waits for executors must not hold up the end of the query.
+        "spark.sql.streaming.stopTimeout": "15s",
         # A task waits this long for the executor that has its claims, then goes to another, which catches up.
         "spark.locality.wait": "2s",
         # An executor that is silent: 2 minutes by default, for which its partitions would stand still.

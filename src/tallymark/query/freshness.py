@@ -19,8 +19,8 @@ class Freshness:
     """everything durable in the log before it is counted; None if nobody can tell"""
     final_through_ms: int | None
     """no event older than this is still accepted, and all that were are counted"""
-    loss: int
-    """events that the ledger cannot account for"""
+    loss: int | None
+    """events that the ledger cannot account for; None once records are gone that nobody has read"""
 
     @property
     def lag_ms(self) -> int | None:
@@ -42,7 +42,9 @@ class Freshness:
         return self.complete_through_ms is not None and end_s * 1000 <= self.complete_through_ms
 
 
-def freshness(snapshot: Snapshot, events: LogView, *, clock_ms: Callable[[], int], accept_past_s: int) -> Freshness:
+def freshness(
+    snapshot: Snapshot, events: LogView, *, clock_ms: Callable[[], int], accept_past_s: int, records_lost: bool
+) -> Freshness:
     """The snapshot must have been taken before; then the clock is read, and then the log's ends.
 
     So whatever was acknowledged before `now_ms` lies below the ends that are compared with the snapshot.
@@ -50,7 +52,7 @@ def freshness(snapshot: Snapshot, events: LogView, *, clock_ms: Callable[[], int
     applied, now_ms = snapshot.applied(), clock_ms()
     complete = complete_through(applied, events, now_ms=now_ms, clock_ms=clock_ms)
     final = None if complete is None else complete - accept_past_s * 1000
-    loss = sum(ledger.missing for ledger in snapshot.ledger().values())
+    loss = None if records_lost else sum(ledger.missing for ledger in snapshot.ledger().values())
     return Freshness(now_ms, complete, final, loss)
 
 

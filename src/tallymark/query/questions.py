@@ -172,7 +172,11 @@ def _read(
 
 def _fresh(sources: Sources, snapshot: Snapshot) -> Freshness:
     return freshness(
-        snapshot, sources.events, clock_ms=sources.clock_ms, accept_past_s=sources.settings.events.accept_past_s
+        snapshot,
+        sources.events,
+        clock_ms=sources.clock_ms,
+        accept_past_s=sources.settings.events.accept_past_s,
+        records_lost=sources.lost.known(sources.store),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from tallymark import log as logs
 from tallymark.log.protocol import LogError, LogReader, LogUnreachable, Positions
 from tallymark.query.cache import RowCache
+from tallymark.query.lost import LostRecords
 from tallymark.settings import Settings
 from tallymark.store.protocol import Store
 
@@ -30,6 +31,7 @@ class Sources:
     settings: Settings
     clock_ms: Callable[[], int]
     cache: RowCache = field(default_factory=RowCache)
+    lost: LostRecords = field(default_factory=LostRecords)
 
 
 class LogView(Protocol):

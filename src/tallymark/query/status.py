@@ -7,6 +7,7 @@ from tallymark import __version__
 from tallymark.log.protocol import Positions
 from tallymark.query.account import intake, refused
 from tallymark.query.freshness import Freshness, ahead_ms, freshness
+from tallymark.query.lost import are_lost
 from tallymark.query.pulse import Pulse
 from tallymark.query.roles import roles, spoken
 from tallymark.query.sources import Sources
@@ -23,9 +24,16 @@ CLOCK_BACK_MS = 60_000
 def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
     """Every term of `received = accepted + refused` and `accepted = counted + … + in flight`."""
     store, settings = sources.store, sources.settings
+    letters = store.dead_letter_counts()
     with store.snapshot() as snapshot:
         accept_past_s = settings.events.accept_past_s
-        fresh = freshness(snapshot, sources.events, clock_ms=sources.clock_ms, accept_past_s=accept_past_s)
+        fresh = freshness(
+            snapshot,
+            sources.events,
+            clock_ms=sources.clock_ms,
+            accept_past_s=accept_past_s,
+            records_lost=are_lost(letters),
+        )
         now_ms = fresh.now_ms
         ledgers, applied = snapshot.ledger(), snapshot.applied()
         lag = snapshot.lag(since_ms=now_ms - LAG_WINDOW_MS)
@@ -53,10 +61,7 @@ def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
         "recent": pulse.recent(),
         "roles": alive,
         "meters": meters,
-        "dead_letters": [
-            {"hop": hop, "reason": reason, "events": events}
-            for (hop, reason), events in store.dead_letter_counts().items()
-        ],
+        "dead_letters": [{"hop": hop, "reason": reason, "events": events} for (hop, reason), events in letters.items()],
         "positions": _positions(positions, applied),
         "freshness": fresh.spoken(),
     }
@@ -116,6 +121,11 @@ def _problems(answer: Mapping[str, Any], fresh: Freshness, *, log_ahead_ms: int,
     found = [f"{spoken(each)} is {each['state']}" for each in answer["roles"] if each["state"] != "running"]
     if answer["missing"]:
         found.append(f"{answer['missing']:,} accepted events are in no column of the ledger")
+    if fresh.loss is None:
+        found.append(
+            "records were deleted by the log's retention before they were counted (see the dead letters):"
+            " counts miss what they held"
+        )
     if log_ahead_ms > CLOCK_BACK_MS:
         found.append(
             f"the log's clock is {log_ahead_ms / 1000:,.0f} s ahead of this machine's, which was set back;"

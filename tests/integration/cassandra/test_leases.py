@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tallymark.store.cassandra.book import POINTS, Book
 from tallymark.store.protocol import LeaseLost, StoreError
 
 
@@ -53,6 +54,19 @@ def test_of_many_that_ask_at_once_one_gets_it(open_store: Any) -> None:
     assert [lease.take() for lease in leases] == [True, False, False, False, False]
     with pytest.raises(StoreError, match="no lease for the role query"):
         open_store().lease("query", "me", lease_s=10)
+
+
+def test_of_two_that_read_the_same_page_one_gets_it(open_store: Any, address: Any) -> None:
+    stores = [open_store(), open_store()]
+    books = [Book(store._link, address.name, POINTS) for store in stores]
+    heads = [book.head(settled=True) for book in books]
+    assert heads[0] == heads[1]
+    holders = ["first", "second"]
+    had = [book.hold(head, name, epoch=1) for book, head, name in zip(books, heads, holders, strict=True)]
+    assert had == [True, False]
+    now = books[1].head(settled=True)
+    assert (now.epoch, now.holder, now.renewed) == (1, "first", 1)
+    assert not books[1].hold(heads[1], "second", epoch=2), "nor later"
 
 
 def test_a_driver_that_slept_past_its_lease_writes_nothing_when_it_wakes(open_store: Any, build: Any) -> None:

@@ -15,7 +15,7 @@ import tallymark.store.cassandra
 from lab.cassandra import Cassandra
 from tallymark.store.cassandra import connection, making
 from tallymark.store.cassandra.store import CassandraStore
-from tallymark.store.protocol import StoreError
+from tallymark.store.protocol import StoreError, StoreUnreachable
 
 
 def keyspace_facts(address: Any) -> dict[str, str]:
@@ -41,6 +41,25 @@ def test_copies_per_data_centre_are_in_the_schema(cassandra: Cassandra) -> None:
 def test_a_keyspace_for_trials_has_one_copy(cassandra: Cassandra) -> None:
     cassandras.address(cassandra.port).open_registry()
     assert keyspace_facts(cassandras.address(cassandra.port))["replication_factor"] == "1"
+
+
+def test_a_data_centre_that_is_not_there_is_answered_with_those_that_are(cassandra: Cassandra) -> None:
+    with pytest.raises(
+        StoreError, match=r"data_center = 'elsewhere' is not there; the cluster has datacenter1"
+    ) as said:
+        cassandras.address(cassandra.port, data_center="elsewhere").open_sink()
+    assert not isinstance(said.value, StoreUnreachable), "asking again does not help"
+
+
+def test_a_request_goes_to_a_node_that_has_its_rows(cassandra: Cassandra) -> None:
+    address = cassandras.address(cassandra.port)
+    sink = address.open_sink()
+    session: Any = connection.connect(address)
+    statement = session.prepare("SELECT role FROM beats WHERE store = ?").bind((address.name,))
+    replicas = session._of._cluster.metadata.get_replicas(address.keyspace, statement.routing_key)
+    assert [host.datacenter for host in replicas] == ["datacenter1"]
+    session.close()
+    assert sink.applied("log") == {}
 
 
 @pytest.mark.parametrize("replication", ["dc1", "dc1=", "=3", "dc1=0", "dc1=x"])

@@ -4,6 +4,7 @@ import threading
 
 import psutil
 import pytest
+from confluent_kafka import KafkaError
 
 from tallymark.log import Appended, LogUnreachable, NotAppended, Outgoing
 from tallymark.testing import until
@@ -146,17 +147,66 @@ def test_all_brokers_paused_is_unreachable_not_a_hang(stage, kafka, monkeypatch)
     assert 39 in everything(reader)
 
 
+class Fenced:
+    """A producer that tells of every frame that it may not go on."""
+
+    def __init__(self):
+        self._reports = []
+
+    def produce(self, *frame, on_delivery, **options):
+        self._reports.append(on_delivery)
+
+    def poll(self, timeout):
+        while self._reports:
+            self._reports.pop()(KafkaError(KafkaError._FATAL, "fenced", True), None)
+
+    def purge(self):
+        pass
+
+
 def test_a_producer_that_may_not_go_on_is_replaced(stage):
     log = stage.writer()
     assert taken(log, 0)
-    first, old = log._instance, log._producer
-    log._drop_producer()
-    assert taken(log, 1)
-    assert log._producer is not old
-    assert log._instance != first
+    log._producer = fenced = Fenced()
+    assert not taken(log, 1)
+    assert log._producer is not fenced
+    until(lambda: taken(log, 2), "appends are taken again")
     records = list(stage.reader().read(0, 0, 2))
     assert [record.sequence for record in records] == [0, 0]
     assert records[0].instance != records[1].instance
+
+
+def test_a_partition_without_a_leader_stops_no_other(stage, kafka):
+    log = stage.writer(replication=1, min_in_sync=1, delivery_timeout_s=2.0, partitions=3)
+    for partition in range(3):
+        assert isinstance(log.append([numbered(0, partition)])[0], Appended)
+    victim = stage.leader(0)
+    others = [partition for partition in (1, 2) if stage.leader(partition) != victim]
+    assert others
+    reader = stage.reader()
+    assert [at.end for at in reader.positions().values()] == [1, 1, 1]
+    kafka.kill(victim)
+    until(lambda: isinstance(log.append([numbered(1, 0)])[0], NotAppended), "it takes nothing")
+    for number in range(20):
+        outcomes = log.append([numbered(number, partition) for partition in (0, *others)])
+        assert [type(each) for each in outcomes] == [NotAppended] + [Appended] * len(others)
+
+    def end_of_others() -> list[int]:
+        try:
+            found = reader.positions()
+        except LogUnreachable:  # until the controller knows that the broker is dead
+            return []
+        assert found[0].end == 1
+        return [found[partition].end for partition in others]
+
+    until(lambda: end_of_others() == [21] * len(others), "the others are seen to grow", deadline_s=40)
+    assert reader.bounded_end(0, 0, max_events=9, max_bytes=9) == 0
+    assert reader.bounded_end(others[0], 0, max_events=10**6, max_bytes=10**6) == 21
+    assert len(list(reader.read(others[0], 0, 21))) == 21
+    assert reader.events_in(others[0], 0, 21) == 21
+    kafka.heal()
+    until(lambda: isinstance(log.append([numbered(30, 0)])[0], Appended), "it takes records again", deadline_s=40)
+    until(lambda: reader.positions()[0].end >= 2, "which are seen", deadline_s=20)
 
 
 def test_the_leader_alone_may_acknowledge(stage):

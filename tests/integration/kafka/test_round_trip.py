@@ -154,8 +154,8 @@ def test_events_are_counted_from_headers_and_remembered(stage, monkeypatch):
     log.append([Outgoing(0, b"x", 1000)])
 
     fetched = []
-    peek = reader._peeks.fetch
-    monkeypatch.setattr(reader._peeks, "fetch", lambda *asked: fetched.append(asked) or peek(*asked))
+    peek = reader._peeks.fetch_readable
+    monkeypatch.setattr(reader._peeks, "fetch_readable", lambda *asked: fetched.append(asked) or peek(*asked))
     assert reader.events_in(0, 20, 51) == sum(range(20, 50)) + 1000
     assert fetched == [(0, 50, 1)], "only the new one was read"
     assert reader.events_in(0, 51, 51) == 0

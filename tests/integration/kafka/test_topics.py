@@ -4,9 +4,9 @@ import threading
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
-from tallymark.log import Appended, LayoutChanged, LogDamaged, LogError, LogLost, Outgoing
+from tallymark.log import Appended, LayoutChanged, LogDamaged, LogLost, LogUnreachable, NotAppended, Outgoing
 from tallymark.testing import until
 
 FRAME = Outgoing(0, b"a", 1)
@@ -86,6 +86,8 @@ def test_another_strategy_is_refused_with_the_way_out(stage):
         ("cleanup.policy", "compact", r"needs delete; change it: kafka-configs"),
         ("min.insync.replicas", "1", r"with 1 copies in sync, but log.min_in_sync = 2; change it: kafka-configs"),
         ("max.message.bytes", "500000", r"takes messages of 500,000 bytes, but frames need 1,200,000"),
+        ("retention.ms", "60000", r"keeps records for 60 s, .* need 4,230 s"),
+        ("retention.bytes", "1000000", r"retention.bytes = 1000000, but the log needs -1"),
     ],
 )
 def test_a_topic_on_which_the_promises_do_not_hold_is_refused(stage, name, value, why):
@@ -101,8 +103,8 @@ def test_fewer_copies_than_asked_for_are_refused(stage):
         stage.writer()
 
 
-def test_more_copies_than_brokers_cannot_be_made(stage):
-    with pytest.raises(LogError, match=r"log.replication = 5 copies were asked for"):
+def test_more_copies_than_brokers_are_waited_for(stage):
+    with pytest.raises(LogUnreachable, match=r"3 of 5 brokers are up, and log.replication = 5 copies are asked for"):
         stage.writer(replication=5)
 
 
@@ -163,20 +165,56 @@ def test_retention_that_passed_is_told_with_the_first_offset(stage):
         list(earlier.read(0, 2, 10))
 
 
-def test_a_gap_is_damage(stage):
-    """Records of an aborted transaction are not handed out: offsets are missing that the log had promised."""
+def test_added_partitions_are_noticed_by_all(stage, monkeypatch):
+    monkeypatch.setattr("tallymark.log.kafka.reader._IDENTITY_FOR_S", 0.0)
+    monkeypatch.setattr("tallymark.log.kafka.writer._IDENTITY_FOR_S", 0.0)
     log = stage.writer()
     log.append([FRAME])
+    reader = stage.reader()
+    assert reader.positions()[0].end == 1
+    stage.admin.create_partitions([NewPartitions(stage.topic, 4)])[stage.topic].result(10)
+    until(lambda: len(stage.admin.list_topics(stage.topic, timeout=10).topics[stage.topic].partitions) == 4, "they are")
+    with pytest.raises(LayoutChanged, match=r"had 2 partitions when it was opened and has 4 now"):
+        reader.positions()
+    # The broker that the writer asks may hear of it a moment later.
+    refused = until(
+        lambda: next((each for each in log.append([FRAME]) if isinstance(each, NotAppended)), None), "refused"
+    )
+    assert "has 4 now" in refused.reason
+    assert set(log.sealed()) == {0, 1}
+    with pytest.raises(LayoutChanged, match=r"has 4 partitions, but the settings ask for 2"):
+        stage.writer()
+    with pytest.raises(LayoutChanged, match=r"newest records were spread over 2"):
+        stage.writer(partitions=4)
+
+
+def test_a_gap_is_damage_also_as_the_last_of_the_log(stage):
+    """Records of an aborted transaction are not handed out: offsets are missing that the log had promised."""
+    log = stage.writer()
+    times = [log.append([Outgoing(0, b"a", 5)])[0].append_ms]
     producer = Producer({"bootstrap.servers": ",".join(stage.settings().log.brokers), "transactional.id": stage.topic})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(stage.topic, value=b"never", partition=0)
     producer.flush(10)
     producer.abort_transaction(30)
-    end = until(lambda: (at := log.positions()[0].end) >= 3 and at, "the abort is marked")
-    log.append([FRAME])
-    with pytest.raises(LogDamaged, match=r"after offset \d+ comes|did not give"):
-        list(stage.reader().read(0, 0, end + 1))
+    until(lambda: log.positions()[0].end == 3, "the abort is marked")
+    reader = stage.reader()
+    for start, end in [(0, 3), (1, 2), (2, 3)]:
+        with pytest.raises(LogDamaged, match=r"after offset \d the log ends at 3"):
+            list(reader.read(0, start, end))
+    assert [reader.append_ms(0, offset) for offset in (1, 2)] == times * 2, "the end is as old as what came before"
+    assert reader.events_in(0, 0, 3) == 5
+    assert isinstance(stage.writer().append([FRAME])[0], Appended), "and does not keep a writer from opening"
+
+    log.append([Outgoing(0, b"b", 7)])
+    reader = stage.reader()
+    with pytest.raises(LogDamaged, match=r"after offset 0 comes 3"):
+        list(reader.read(0, 0, 5))
+    assert [reader.append_ms(0, offset) for offset in (1, 2)] == [reader.append_ms(0, 3)] * 2
+    assert reader.events_in(0, 0, 5) == 5 + 1 + 7
+    assert reader.bounded_end(0, 0, max_events=10**6, max_bytes=10**6) == 5
+    assert [each.payload for each in reader.read(0, 3, 5)] == [b"a", b"b"]
 
 
 def test_an_existing_topic_with_the_wrong_clock_is_refused(stage):

@@ -47,7 +47,7 @@ def tables(cluster, partition: int) -> list[str]:
 
 def test_each_partition_stays_with_the_executor_that_has_its_claims(path, cluster, build):
     job = path.job()
-    build.wait_until(lambda: len(job._placement._present()) == 2, seconds=120, what="two executors")
+    build.wait_until(lambda: len(job._placement.executors()) == 2, seconds=120, what="two executors")
     job.prepare()
     path.start(job)
     for start in range(0, 200, 10):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tallymark.cli import main
+from tallymark.commands.settings import HIDDEN, without_secrets
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +131,38 @@ def test_the_packages_of_a_cluster_are_asked_for_only_where_they_are_needed(caps
     assert "confluent_kafka" in found["components"]["detail"]
     assert 'pip install "tallymark[all,cluster]"' in found["components"]["fix"]
     assert "kafka" not in found
+
+
+def test_a_misspelt_option_of_kafka_is_found(capsys, free_port):
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        kafka = {
+            "kind": "kafka",
+            "brokers": f"127.0.0.1:{broker.getsockname()[1]}",
+            "kafka_options": "sasl.mechanizm=a",
+        }
+        flags = [word for key, value in kafka.items() for word in ("--set", f"log.{key}={value}")]
+        code, found = examine(capsys, "--port", str(free_port), *flags)
+    assert code == 1
+    assert found["kafka"]["state"] == "broken"
+    assert "sasl.mechanizm" in found["kafka"]["detail"]
+    assert "log.kafka_options" in found["kafka"]["fix"]
+
+
+def test_a_collector_that_works_without_its_neighbours_is_a_warning(capsys, fake_service, free_port):
+    parts = {"collector": {"ready": True}, "query": {"ready": False, "troubles": ["no store"]}}
+    fake_service.answers["/readyz"] = 200, {"ready": True, **parts}
+    code, found = examine(capsys, "--port", str(free_port))
+    assert (code, found["service"]["state"]) == (0, "warning")
+    assert "query (no store)" in found["service"]["detail"]
+
+
+def test_what_may_be_a_key_is_a_secret_and_so_is_what_follows_a_comma_in_a_password():
+    options = ["ssl.key.pem=k", "SSL.Keystore.Password=k", "ssl.ca.pem=k", "sasl.oauthbearer.token=k", "acks=all"]
+    hidden = ["ssl.key.pem", "SSL.Keystore.Password", "ssl.ca.pem", "sasl.oauthbearer.token"]
+    assert without_secrets("log.kafka_options", options) == [*(f"{name}={HIDDEN}" for name in hidden), "acks=all"]
+    assert without_secrets("log.kafka_options", ["sasl.password=hun", "ter2"]) == [f"sasl.password={HIDDEN}", HIDDEN]
+    assert without_secrets("log.brokers", ["kafka-1:9092"]) == ["kafka-1:9092"]
+    assert without_secrets("store.keyspace", "tallymark") == "tallymark"
 
 
 def test_settings_show_no_secrets(capsys, monkeypatch):

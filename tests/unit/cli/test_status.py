@@ -1,6 +1,9 @@
 """One screen: the verdict first."""
 
+import pytest
+
 from tallymark.cli import main
+from tallymark.commands.freshness import footnote
 
 GOOD = {
     "healthy": True, "problems": [], "received": 1005, "accepted": 1000, "refused": 5, "counted": 900, "duplicate": 90,
@@ -25,6 +28,20 @@ def test_all_is_well(fake_service, capsys):
     )
     assert len(lines) < 25
     assert len({len(line) for line in lines if line.split()[:1] in (["received"], ["counted"], ["duplicate"])}) == 1
+
+
+@pytest.mark.parametrize(("loss", "told"), [(0, ""), (None, "loss unknown"), (3, "loss 3")])
+def test_loss_is_told_under_a_table(capsys, loss, told):
+    footnote({"freshness": {"lag_ms": 10, "loss": loss}})
+    assert capsys.readouterr().err == (f"{told}: see `tallymark status`\n" if told else "")
+
+
+def test_an_unknown_loss_is_no_crash(fake_service, capsys):
+    letters = [{"hop": "pipeline", "reason": "lost_by_retention", "events": 0}]
+    lost = {"freshness": {"complete_through": None, "loss": None}, "dead_letters": letters, "problems": ["records"]}
+    fake_service.answers["/v1/status"] = 200, {**GOOD, **lost, "healthy": False}
+    assert main(["status"]) == 1
+    assert "pipeline: lost_by_retention" in capsys.readouterr().out
 
 
 def test_what_is_wrong_comes_first_and_fails(fake_service, capsys):

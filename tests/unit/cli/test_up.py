@@ -12,7 +12,7 @@ import pytest
 
 from tallymark.cli import main
 from tallymark.client.transport import HttpTransport, Request
-from tallymark.commands.up import troubled
+from tallymark.commands.up import troubled, unready
 from tallymark.supervisor.lock import FolderLock
 from tallymark.testing import until
 
@@ -63,6 +63,16 @@ def test_what_is_not_ready_is_named_with_its_trouble():
     }
     assert troubled(report) == ["keeper (no disk)", "query"]
     assert troubled(None) == []
+
+
+def test_ready_is_when_every_chosen_role_is_whatever_the_status_says():
+    # On a cluster a collector answers 200 while its neighbours start.
+    report = {"ready": True, "collector": {"ready": True}, "query": {"ready": False, "detail": "no store"}}
+    assert unready(report, ("collector", "query")) == ["query (no store)"]
+    report["query"] = {"ready": True}
+    assert unready(report, ("collector", "query")) == []
+    assert unready(report, ("collector", "query", "keeper")) == ["keeper"]
+    assert unready(None, ("collector",)) == ["collector"]
 
 
 @pytest.mark.parametrize(

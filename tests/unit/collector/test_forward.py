@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,11 +13,14 @@ from typing import Any
 
 import pytest
 
+from tallymark.collector import forward
 from tallymark.collector.forward import Forwarder
 from tallymark.collector.health import merged
 from tallymark.collector.nodes import QueryNodes
 from tallymark.http import Problem
 from tallymark.testing import until
+
+LONG = 400_000
 
 
 class Query(BaseHTTPRequestHandler):
@@ -26,6 +30,7 @@ class Query(BaseHTTPRequestHandler):
     connections: set[Any]
     seen: list[str]
     left: threading.Event
+    more: threading.Event
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -35,6 +40,8 @@ class Query(BaseHTTPRequestHandler):
         self.seen.append(f"{self.command} {self.path}")
         if self.path == "/live":
             self._live()
+        elif self.path == "/long":
+            self._long()
         elif self.path == "/large":
             self._large()
         elif self.path.startswith("/cut"):
@@ -77,6 +84,15 @@ class Query(BaseHTTPRequestHandler):
             self.wfile.write(b"1000\r\n" + b"%x" % (number % 16) * 4096 + b"\r\n")
         self.wfile.write(b"0\r\n\r\n")
 
+    def _long(self) -> None:
+        """Half of an answer of a known length, and the rest when it is told to."""
+        self.send_response(200)
+        self.send_header("content-length", str(LONG))
+        self.end_headers()
+        self.wfile.write(b"x" * (LONG // 2))
+        self.more.wait(20)
+        self.wfile.write(b"x" * (LONG // 2))
+
     def _live(self) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
@@ -90,7 +106,7 @@ class Query(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def query(tmp_path: Path) -> Iterator[Any]:
-    Query.connections, Query.seen, Query.left = set(), [], threading.Event()
+    Query.connections, Query.seen, Query.left, Query.more = set(), [], threading.Event(), threading.Event()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Query)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -98,6 +114,7 @@ def query(tmp_path: Path) -> Iterator[Any]:
     (tmp_path / "run" / "query.json").write_text(json.dumps({"address": f"127.0.0.1:{server.server_port}"}))
     yield server
     Query.left.set()
+    Query.more.set()
     server.shutdown()
     server.server_close()
 
@@ -186,8 +203,7 @@ def test_a_question_that_is_given_up_leaves_no_connection_behind(tmp_path: Path)
             (tmp_path / "query.json").write_text(json.dumps({"address": f"{host}:{port}"}))
             forwarder = Forwarder(QueryNodes([], tmp_path), stop=asyncio.Event())
             with pytest.raises(TimeoutError) as given_up:
-                async with asyncio.timeout(0.1):
-                    await forwarder.get("/readyz")
+                await forwarder.get("/readyz", within_s=0.1)
             async with asyncio.timeout(5):
                 # The trace is still held, so it was not the garbage collector that hung up.
                 assert given_up.tb is not None
@@ -213,6 +229,46 @@ def test_an_endless_stream_does_not_hold_up_the_stop(collector: Any) -> None:
         client.sendall(b"GET /live HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert client.recv(1000)
         collector.stop()
+
+
+def begun(client: socket.socket, path: str) -> bytes:
+    """The first piece of this answer, headers and all."""
+    client.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
+    received = b""
+    while b"x" not in received.partition(b"\r\n\r\n")[2]:
+        received += client.recv(65_536)
+    return received
+
+
+@pytest.mark.usefixtures("query")
+def test_a_long_answer_in_hand_at_the_stop_is_passed_on_whole(collector: Any) -> None:
+    with collector.connect() as client:
+        received = begun(client, "/long")
+        collector.ask_to_stop()
+        until(lambda: _refused(collector), "no connection is taken")
+        Query.more.set()
+        while piece := client.recv(65_536):
+            received += piece
+        assert received.count(b"x") == LONG
+    collector.stop()
+
+
+@pytest.mark.usefixtures("query")
+def test_a_long_answer_that_does_not_come_does_not_hold_up_the_stop(
+    collector: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forward, "LAST_ANSWER_S", 0.1)
+    with collector.connect() as client:
+        begun(client, "/long")
+        collector.stop()
+
+
+def _refused(collector: Any) -> bool:
+    try:
+        collector.connect().close()
+    except OSError:
+        return True
+    return False
 
 
 def test_a_query_service_that_is_away_is_503_and_events_are_still_taken(collector: Any) -> None:
@@ -253,6 +309,23 @@ def test_ready_together_means_that_every_role_is(make: Any, monkeypatch: pytest.
     for role in ("pipeline", "keeper"):
         (tmp_path / "run" / f"{role}.json").write_text("{}")
     assert collector.get("/readyz").status == 200
+
+
+def test_on_a_cluster_the_others_are_told_of_and_do_not_decide(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A balancer asks: while the store is away events are still taken, so no collector may be taken away.
+    monkeypatch.setenv("TALLYMARK_SUPERVISED", "collector,query,keeper")
+    for cluster in ({"log__kind": "kafka", "log__brokers": "127.0.0.1:1"}, {"store__kind": "cassandra"}):
+        reply = make(**cluster).get("/readyz")
+        assert (reply.status, reply.json["ready"], reply.json["collector"]) == (200, True, {"ready": True})
+        assert (reply.json["query"]["ready"], reply.json["keeper"]["ready"]) == (False, False)
+
+
+def test_on_a_cluster_its_own_trouble_is_503_whatever_the_others_do(
+    make: Any, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLYMARK_SUPERVISED", "collector,query")
+    reply = make(store__kind="cassandra", min_free_bytes=10**18).get("/readyz")
+    assert (reply.status, reply.json["ready"], reply.json["query"]["ready"]) == (503, False, True)
 
 
 def test_too_little_disk_is_not_ready(make: Any) -> None:

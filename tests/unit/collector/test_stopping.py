@@ -1,5 +1,6 @@
 """Stopping, and being one of several: nothing that was answered is lost, and nobody is sent to one that leaves."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -108,6 +109,43 @@ def test_one_of_several_says_that_it_stops_before_it_closes_its_port(
     assert collector.post({"event": "view", "id": "late"}).status == 202
     collector.stop()
     assert [event["id"] for event in collector.events()] == ["late"]
+
+
+def test_while_it_leaves_waiting_for_the_counts_goes_on(one_of_several: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = threading.Event()
+
+    async def leave(stop: asyncio.Event, _: Any, halt: asyncio.Event, __: float) -> None:
+        await stop.wait()
+        await asyncio.to_thread(left.wait)
+        halt.set()
+
+    monkeypatch.setattr(service, "_leave", leave)
+    collector = one_of_several()
+    collector.ask_to_stop()
+    until(lambda: collector.get("/readyz").status == 503, "not ready")
+    counting = threading.Thread(target=lambda: _count_when_there(collector), daemon=True)
+    counting.start()
+    reply = collector.post({"event": "view", "id": "1"}, "/v1/events?wait=applied&timeout=20")
+    counting.join()
+    left.set()
+    assert reply.status == 200
+
+
+def test_who_waits_for_the_counts_is_answered_when_it_closes(make: Any) -> None:
+    collector = make()
+    replies: list[int] = []
+    path = "/v1/events?wait=applied&timeout=60"
+    waiting = threading.Thread(target=lambda: replies.append(collector.post({"event": "view"}, path).status))
+    waiting.start()
+    until(collector.events, "the event is in the log")
+    collector.stop()
+    waiting.join(20)
+    assert replies == [202]
+
+
+def _count_when_there(collector: Any) -> None:
+    until(collector.events, "the event is in the log")
+    collector.applied = {partition: standing.end for partition, standing in collector.log.positions().items()}
 
 
 def test_a_log_that_does_not_answer_is_not_ready_and_recovers(one_of_several: Any) -> None:

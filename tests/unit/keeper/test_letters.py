@@ -8,7 +8,7 @@ import pytest
 
 from tallymark.keeper.letters import take_in_letters
 from tallymark.keeper.streams import Stream
-from tallymark.log import LocalLogWriter, Outgoing, drop_oldest
+from tallymark.log import LocalLogWriter, LogDamaged, LogReader, LogUnreachable, Outgoing, Record, drop_oldest
 from tallymark.log.address import LocalAddress
 from tallymark.store.model import DeadLetter
 from tallymark.store.sqlite.store import SqliteStore
@@ -87,3 +87,57 @@ def test_letters_dropped_before_they_were_taken_in_are_reported(
     take_in_all(store, stream)
     assert [found.at_ms for _, found in store.dead_letters()] == [*range(11, first - 1, -1), 0]
     assert f"{first - 1} records of dead letters" in caplog.text
+
+
+class Hurt:
+    """A reader of the log on which some records are damaged, or which does not answer."""
+
+    def __init__(self, reader: LogReader, damaged: set[int]) -> None:
+        self._reader, self._damaged = reader, damaged
+        self.away = False
+
+    def __getattr__(self, name: str) -> object:
+        if self.away and name != "close":
+            raise LogUnreachable("no broker answers")
+        return getattr(self._reader, name)
+
+    def read(self, partition: int, start: int, end: int) -> Iterator[Record]:
+        for record in self._reader.read(partition, start, end):
+            if record.offset in self._damaged:
+                raise LogDamaged(f"offset {record.offset} is not a frame")
+            yield record
+
+
+def test_a_damaged_record_is_taken_in_as_such_and_the_rest_goes_on(
+    store: SqliteStore, writer: LocalLogWriter, tmp_path: Path
+) -> None:
+    for number in range(6):
+        refuse(writer, letter(number))
+    stream = Stream(lambda: Hurt(LocalAddress(str(tmp_path / "log"), "dead").open_reader(), {0, 2, 3, 5}))
+    take_in_all(store, stream)
+    stream.close()
+    found = [found for _, found in store.dead_letters()][::-1]
+    assert [each.reason == "letter_unreadable" for each in found] == [True, False, True, True, False, True]
+    assert found[0].detail == "offset 0 is not a frame"
+    assert [each.events for each in found] == [1] * 6
+    assert store.letters_position(writer.identity) == 6
+
+
+def test_a_reader_that_failed_is_opened_again(store: SqliteStore, writer: LocalLogWriter, tmp_path: Path) -> None:
+    refuse(writer, letter(0))
+    opened: list[Hurt] = []
+
+    def open_reader() -> Hurt:
+        opened.append(Hurt(LocalAddress(str(tmp_path / "log"), "dead").open_reader(), set()))
+        return opened[-1]
+
+    stream = Stream(open_reader)
+    take_in_all(store, stream)
+    opened[0].away = True
+    refuse(writer, letter(1))
+    with pytest.raises(LogUnreachable):
+        take_in_letters(store, stream)
+    take_in_all(store, stream)
+    stream.close()
+    assert len(opened) == 2
+    assert store.dead_letter_counts() == {("collector", "bad_time"): 2}

@@ -1,6 +1,7 @@
 """Of several keepers one works; which one, the store says."""
 
 import logging
+import threading
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tallymark.keeper.duties import Duty, Rota
 from tallymark.keeper.turn import Turn, holder
 from tallymark.store.protocol import LeaseLost, StoreUnreachable
+from tallymark.testing import until
 
 
 class Leases:
@@ -101,19 +103,43 @@ def test_a_write_that_is_fenced_ends_the_turn_and_is_no_failure() -> None:
     assert rota.failing() == []
 
 
-def test_the_lease_is_tried_again_soon_after_the_store_was_away() -> None:
-    now, tries = [0.0], []
+def test_it_is_renewed_while_the_work_takes_long_and_given_back_at_the_end() -> None:
+    leases = Leases()
+    taken = threading.Event()
+    turn = Turn(leases, lease_s=0.03, holder="this")
+    with turn.kept():
+        assert turn.ours, "at once"
+        lease = leases.given[0]
+        take, renewals = lease.take, []
 
-    def away() -> None:
-        tries.append(now[0])
-        raise StoreUnreachable("no node answers")
+        def take_again() -> bool:
+            renewals.append(take())
+            if len(renewals) == 1:
+                raise StoreUnreachable("no node answers")
+            taken.set()
+            return True
 
-    rota = Rota(clock=lambda: now[0])
-    rota.add(Duty("lease", 3.0, away, longest_wait_s=3.0))
-    for _ in range(10):
-        rota.run_due()
-        now[0] = rota.next_due()
-    assert tries == [3.0 * number for number in range(10)]
+        lease.take = take_again  # type: ignore[method-assign]
+        assert taken.wait(30), "this thread does nothing, as one that waits for a slow answer"
+        assert turn.ours
+    assert leases.holder == ""
+
+
+def test_a_keeper_whose_store_is_away_when_it_starts_begins_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    leases = Leases()
+    away = [True, True]
+
+    class Away:
+        def lease(self, role: str, holder: str, *, lease_s: float) -> OneLease:
+            if away:
+                away.pop()
+                raise StoreUnreachable("no node answers")
+            return leases.lease(role, holder, lease_s=lease_s)
+
+    turn = Turn(Away(), lease_s=0.03, holder="this")
+    with turn.kept():
+        until(lambda: turn.ours, "the lease is had")
+    assert caplog.text.count("could not be taken") == 1
 
 
 def test_no_two_processes_have_the_same_name() -> None:

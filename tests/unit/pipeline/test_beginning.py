@@ -77,3 +77,16 @@ def test_its_time_ends(store):
     now = iter(range(0, 1000, 10))
     with pytest.raises(WrongLog, match="the log ends at 3"):
         beginning.check(log, store, wait=lambda _: None, clock=lambda: float(next(now)))
+
+
+def test_a_partition_of_which_nothing_was_counted_yet_is_missed_too(store):
+    beginning.check(Log(0), store)
+    assert store.applied("memory") == {0: 0}
+    with pytest.raises(WrongLog, match=r"deleted 900 records.*--skip-lost"):
+        beginning.check(Log(1000, first=900), store)
+
+
+def test_a_store_that_knows_other_partitions_does_not_take_a_loss_for_a_beginning(store):
+    store.begin("memory", 1, 5)
+    with pytest.raises(WrongLog, match="deleted 4 records"):
+        beginning.check(Log(6, first=4), store)

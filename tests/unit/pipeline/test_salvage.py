@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.log.protocol import LogDamaged, Outgoing
+from tallymark.log.protocol import LogDamaged, LogUnreachable, Outgoing
 from tallymark.pipeline.salvage import burial, salvage
 from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.store.protocol import StoreUnreachable
 from tallymark.testing import MemoryLog
 
 
@@ -115,3 +116,21 @@ def test_a_log_that_comes_back_in_the_middle_of_the_search_costs_no_record():
 def test_a_record_that_fails_only_with_all_meters_together_is_buried():
     counting = Counting(lambda offsets, meters: 3 in offsets and meters == {1, 2})
     assert salvage(Stretch(0, 2, 5), counting=counting, log=a_log(5)) == [3]
+
+
+@pytest.mark.parametrize("error", [LogUnreachable("no broker"), StoreUnreachable("no node")])
+@pytest.mark.parametrize("pattern", ["fffff", "ffof", "foff", "ffoof", "ffoooof"])
+def test_an_outage_is_blamed_on_nobody(error, pattern):
+    class Flaky(Counting):
+        """Fails as the pattern says, as tasks do whose log or store does not answer; counting nothing succeeds."""
+
+        def count(self, stretch, *, only=None):
+            self.tries += 1
+            if stretch.start < stretch.end and pattern[min(self.tries, len(pattern)) - 1] == "f":
+                raise RuntimeError(f"Job aborted … {type(error).__name__}: {error}")
+            return StretchResult(stretch, "memory", 1, (1, 2), b"", Ledger())
+
+    counting = Flaky(lambda offsets, meters: False)
+    with pytest.raises(RuntimeError, match="Unreachable"):
+        salvage(Stretch(0, 0, 1), counting=counting, log=a_log(1))
+    assert not any(result.buried or result.broken for result in counting.applied)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tallymark.log.protocol import LogLost, Outgoing
 from tallymark.query.freshness import complete_through
+from tallymark.query.lost import LOOK_S, LostRecords
 from tallymark.query.sources import StreamView
 from tallymark.store.model import Ledger
 from tallymark.testing import MemoryLog
@@ -122,6 +123,25 @@ def test_a_log_that_comes_later_is_found():
 def test_loss_is_what_the_ledger_cannot_account_for(desk):
     desk.store.ledgers = {0: Ledger(accepted=10, counted=7, duplicate=1, dead=1), 1: Ledger(accepted=5, counted=3)}
     assert fresh(desk)["loss"] == 3
+
+
+def test_loss_is_unknown_while_records_are_gone_that_nobody_counted(desk):
+    desk.store.letters = {("pipeline", "lost_by_retention"): 0}  # nobody can know how many events they held
+    assert desk.ask("/v1/status")["freshness"]["loss"] is None
+    assert fresh(desk)["loss"] is None
+
+
+def test_the_store_is_asked_for_lost_records_only_now_and_then(desk):
+    now, looks = [0.0], []
+    lost = LostRecords(clock=lambda: now[0])
+    desk.store.dead_letter_counts = lambda: looks.append(now[0]) or desk.store.letters
+    for _ in range(3):
+        assert not lost.known(desk.store)
+    desk.store.letters = {("pipeline", "lost_by_retention"): 0}
+    now[0] += LOOK_S
+    assert lost.known(desk.store)
+    assert lost.known(desk.store)
+    assert looks == [0.0, LOOK_S]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50)), max_size=40), st.data())

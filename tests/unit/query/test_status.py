@@ -131,6 +131,17 @@ def test_dead_letters_are_a_problem_for_an_hour(whole, age_ms, healthy):
         ]
 
 
+def test_records_that_retention_deleted_stay_a_problem(desk):
+    running(desk, "collector", "pipeline", "keeper", "query")
+    desk.store.letters = {("pipeline", "lost_by_retention"): 0}
+    told = desk.ask("/v1/status")
+    assert not told["healthy"]
+    assert told["problems"] == [
+        "records were deleted by the log's retention before they were counted (see the dead letters):"
+        " counts miss what they held"
+    ]
+
+
 def test_a_role_that_has_just_started_need_not_have_beaten_yet(desk):
     desk.store.beat("keeper", {}, now_ms=desk.now_ms - 3_600_000)
     running(desk, "keeper")

@@ -1,7 +1,8 @@
 """What all clients of Kafka share: their options, their log lines, and what an error of theirs means here."""
 
 import logging
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -24,6 +25,9 @@ class _Lines:
 
 lines = _Lines()
 
+SLACK_MS = 30_000
+"""how far apart the clocks of the brokers may be: when the leader changes, append times go back by as much"""
+
 PATIENCE_S = 10.0
 """how long a question to the brokers may take before they count as unreachable"""
 
@@ -45,6 +49,7 @@ _RESERVED = {
 # Where the brokers are away, or busy with finding a new leader: nothing is wrong with the question.
 _AWAY = {
     KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._DESTROY_BROKER,  # the one asked was dropped from the cluster meanwhile
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
@@ -81,11 +86,12 @@ def configuration(brokers: Sequence[str], options: Iterable[str], **ours: Any) -
 def parsed(options: Iterable[str]) -> dict[str, str]:
     """`log.kafka_options` as librdkafka takes them."""
     found = {}
-    for option in options:
+    for number, option in enumerate(options, 1):
         name, equals, value = option.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise SettingsError(f"log.kafka_options: {option!r} is not of the form name=value")
+            # Without its text, which may be the rest of a password with a comma in it.
+            raise SettingsError(f"log.kafka_options: number {number} in the list is not of the form name=value")
         if name in _RESERVED:
             way_out = f"use {_RESERVED[name]}" if _RESERVED[name] else "leave it out"
             raise SettingsError(
@@ -93,6 +99,24 @@ def parsed(options: Iterable[str]) -> dict[str, str]:
             )
         found[name] = value.strip()
     return found
+
+
+def client(kind: Callable[..., Any], chosen: Mapping[str, Any], options: Iterable[str]) -> Any:
+    """A client of Kafka; SettingsError, with an option's name and never its value, if it takes one of them ill."""
+    try:
+        return kind(dict(chosen), logger=lines)
+    except (KafkaException, TypeError, ValueError) as error:
+        said = str(error)
+    names = list(parsed(options))
+    blamed = [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", said)]
+    if not names:
+        raise LogError(f"a client of Kafka cannot be made: {said}")
+    what = "there is no such option" if "No such configuration property" in said else "its value is not taken"
+    # Not "from error": what Kafka says may hold the value.
+    raise SettingsError(
+        f"log.kafka_options: {', '.join(blamed or names)}: {what if blamed else 'a client cannot be made with these'}; "
+        "see the configuration page of librdkafka"
+    )
 
 
 def spoken(error: KafkaError | KafkaException) -> str:

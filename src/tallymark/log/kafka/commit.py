@@ -16,11 +16,12 @@ class Commit:
     def __init__(self, frames: Sequence[Outgoing]) -> None:
         self._frames = frames
         self._outcomes: list[Appended | NotAppended | None] = [None] * len(frames)
+        self._refused: set[int] = set()
+        self._troubles: dict[int, KafkaError] = {}
+        self._stopped_by: KafkaError | None = None
         self.waiting = len(frames)
-        self.failed = False
         self.fatal = False
         self.gone = False
-        self.trouble: KafkaError | None = None
 
     def reporter(self, place: int) -> Any:
         def report(error: KafkaError | None, message: Any) -> None:
@@ -32,7 +33,7 @@ class Commit:
             if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
                 self._settle(place, None)
             else:
-                self.trouble = error
+                self._troubles[self._frames[place].partition] = error
                 self.fail(place, f"Kafka: {spoken(error)}")
 
         return report
@@ -42,16 +43,16 @@ class Commit:
 
     def refuse(self, place: int, reason: str) -> None:
         """The frame's own fault, which says nothing of the brokers."""
-        self.waiting -= 1
-        self._outcomes[place] = NotAppended(self._frames[place].partition, reason)
+        self._refused.add(place)
+        self.fail(place, reason)
+
+    def stop(self, error: KafkaError) -> None:
+        """The producer itself failed, and with it all that was not answered for."""
+        self._stopped_by = error
 
     def _settle(self, place: int, outcome: Appended | NotAppended | None) -> None:
         self.waiting -= 1
-        self.failed |= not isinstance(outcome, Appended)
         self._outcomes[place] = outcome
-
-    def reason(self, otherwise: str) -> str:
-        return f"Kafka: {spoken(self.trouble)}" if self.trouble is not None else f"Kafka: {otherwise}"
 
     def wait(self, producer: Any, timeout_s: float) -> None:
         """Until all frames are answered for, or this long."""
@@ -62,6 +63,18 @@ class Commit:
     def outcomes(self, late: str) -> list[Appended | NotAppended]:
         """What was purged or never answered for is not appended."""
         return [
-            NotAppended(frame.partition, self.reason(late)) if outcome is None else outcome
+            NotAppended(frame.partition, self._reason(frame.partition, late)) if outcome is None else outcome
             for frame, outcome in zip(self._frames, self._outcomes, strict=True)
         ]
+
+    def failing(self, late: str) -> dict[int, str]:
+        """The partitions that did not take all they should have, and why."""
+        return {
+            outcome.partition: outcome.reason
+            for place, outcome in enumerate(self.outcomes(late))
+            if isinstance(outcome, NotAppended) and place not in self._refused
+        }
+
+    def _reason(self, partition: int, late: str) -> str:
+        error = self._troubles.get(partition, self._stopped_by)
+        return f"Kafka: {late if error is None else spoken(error)}"

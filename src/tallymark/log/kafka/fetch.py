@@ -1,4 +1,4 @@
-"""Messages of one partition in order and without a gap, from a consumer that belongs to no group."""
+"""Messages of one partition in order, and never over a gap unasked, from a consumer that belongs to no group."""
 
 import time
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from tallymark.log.kafka.client import PATIENCE_S, configuration, is_away, lines, spoken, translated
+from tallymark.log.kafka.client import PATIENCE_S, client, configuration, is_away, spoken, translated
 from tallymark.log.protocol import LogDamaged, LogUnreachable
 
 # Short, so that an error that came behind some messages is seen soon.
@@ -53,6 +53,8 @@ def _consumer(brokers: Sequence[str], options: Sequence[str], **ours: Any) -> An
         enable_auto_offset_store=False,
         # Never go on elsewhere by itself.
         auto_offset_reset="error",
+        # The end is told: a mark of a transaction there is no record, and would be waited for in vain.
+        enable_partition_eof=True,
         check_crcs=True,
         fetch_queue_backoff_ms=2,
         fetch_error_backoff_ms=100,
@@ -61,11 +63,15 @@ def _consumer(brokers: Sequence[str], options: Sequence[str], **ours: Any) -> An
         socket_timeout_ms=6_000,
         **ours,
     )
-    return Consumer(chosen, logger=lines)
+    return client(Consumer, chosen, options)
 
 
 class Fetcher:
-    """Hands out the messages of a partition from any offset on; from where it stands, what was fetched ahead."""
+    """Hands out the messages of a partition from any offset on; from where it stands, what was fetched ahead.
+
+    Its questions raise OutOfRange if the leader has no such offset, and LogUnreachable if nothing comes within
+    `PATIENCE_S`; what they ask for must be in the log.
+    """
 
     def __init__(self, consumer: Any, *, brokers: Sequence[str], topic: str) -> None:
         self._consumer = consumer
@@ -74,25 +80,48 @@ class Fetcher:
         self._held: Any = None
 
     def fetch(self, partition: int, start: int, count: int) -> list[Any]:
-        """Some of the `count` messages from `start` on, at least one; all of them must be in the log.
-
-        OutOfRange if the leader has no such offset, LogUnreachable if nothing comes within `PATIENCE_S`.
-        """
+        """Some of the `count` messages from `start` on, at least one; LogDamaged if `start` itself cannot be read."""
         if self._held is not None and self._standing == (partition, start):
             held, self._held = self._held, None
             self._standing = (partition, start + 1)
             return [held]
-        if self._standing != (partition, start):
-            self._held = None
-            self._consumer.assign([TopicPartition(self._topic, partition, start)])
-        self._standing = None
-        messages = self._consume(partition, start, count)
-        self._standing = (partition, start + len(messages))
-        return messages
+        messages, ended, in_order = self._consume(partition, start, count, over_damage=False)
+        whole = [message for expected, message in enumerate(messages, start) if message.offset() == expected]
+        if not whole:
+            following = f"comes {messages[0].offset()}" if messages else f"the log ends at {ended}"
+            raise LogDamaged(
+                f"{self._topic} partition {partition}: after offset {start - 1} {following}; a topic of this log has "
+                "no gaps: records were removed, or written in transactions by another program"
+            )
+        if in_order and len(whole) == len(messages):
+            self._standing = (partition, start + len(whole))
+        return whole
 
-    def hold(self, message: Any) -> None:
-        """Take back the message just fetched: the next fetch from there hands it out again."""
-        self._held, self._standing = message, (message.partition(), message.offset())
+    def fetch_readable(self, partition: int, start: int, count: int) -> tuple[list[Any], int]:
+        """Those of the `count` messages from `start` on that can be read, perhaps none, and the offset to go on from.
+
+        Whatever is missing or damaged is passed over.
+        """
+        messages, ended, in_order = self._consume(partition, start, count, over_damage=True)
+        wanted = [message for message in messages if message.offset() < start + count]
+        if not messages:
+            return [], min(ended, start + count)
+        if len(wanted) < len(messages):
+            return wanted, start + count
+        onward = wanted[-1].offset() + 1
+        if in_order:
+            self._standing = (partition, onward)
+        return wanted, onward
+
+    def first_from(self, partition: int, start: int) -> Any:
+        """The first message at `start` or later that can be read, and is handed out again; None if none can."""
+        if self._held is None or self._standing != (partition, start):
+            messages, _, _ = self._consume(partition, start, 1, over_damage=True)
+            if not messages:
+                return None
+            self._held = messages[0]
+            self._standing = (partition, messages[0].offset())
+        return self._held
 
     def stands_at(self, partition: int, start: int) -> bool:
         return self._standing == (partition, start)
@@ -106,40 +135,49 @@ class Fetcher:
         self._standing = self._held = None
         self._consumer.close()
 
-    def _consume(self, partition: int, start: int, count: int) -> list[Any]:
-        end = time.monotonic() + PATIENCE_S
+    def _consume(self, partition: int, start: int, count: int, *, over_damage: bool) -> tuple[list[Any], int, bool]:
+        """Messages from `start` on, perhaps with gaps; if none, where to go on; and whether the next follow these."""
+        if self._held is not None or self._standing != (partition, start):
+            self._held = None
+            self._consumer.assign([TopicPartition(self._topic, partition, start)])
+        self._standing = None
+        give_up = time.monotonic() + PATIENCE_S
         trouble: KafkaError | None = None
-        while time.monotonic() < end:
-            messages = self._consumer.consume(count, timeout=_WAIT_S)
-            good = []
-            for message in messages:
+        damaged, stuck = None, False
+        while time.monotonic() < give_up:
+            good, ended, in_order = [], start, True
+            for message in self._consumer.consume(count, timeout=_WAIT_S):
                 if (error := message.error()) is None:
                     good.append(message)
-                    continue
-                trouble = error
-                if not good:
-                    self._judge(error)
-                break
-            if good:
-                _check_gaps(good, self._topic, partition, start)
-                return good
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended = max(ended, message.offset())
+                else:
+                    trouble, in_order = error, False
+                    if error.code() == KafkaError._BAD_MSG:
+                        stuck, damaged = message.offset() == damaged, message.offset()
+                    if not good:
+                        self._judge(error, partition, start, over_damage=over_damage)
+                    elif not over_damage:
+                        break
+            if good or ended > start:
+                # An end beyond the next offset is told only once: whoever goes on must assign again to hear of it.
+                at_end = not good or ended <= good[-1].offset() + 1
+                return good, ended, in_order and at_end
+            if stuck:
+                # It comes again and again: the damaged batch is all that the leader sends from here.
+                return [], start + 1, False
         raise LogUnreachable(
             f"{self._topic} partition {partition}: Kafka at {', '.join(self._brokers)} did not give offset {start} "
             f"within {PATIENCE_S:g} s{f' ({spoken(trouble)})' if trouble else ''}; nothing is lost, try again"
         )
 
-    def _judge(self, error: KafkaError) -> None:
+    def _judge(self, error: KafkaError, partition: int, start: int, *, over_damage: bool) -> None:
         """Return if it is worth waiting on."""
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise OutOfRange(spoken(error))
+        if error.code() == KafkaError._BAD_MSG:
+            if over_damage:
+                return
+            raise LogDamaged(f"{self._topic} partition {partition}: offset {start} is damaged: {spoken(error)}")
         if not is_away(error):
             raise translated(error, f"reading {self._topic}", brokers=self._brokers)
-
-
-def _check_gaps(messages: list[Any], topic: str, partition: int, start: int) -> None:
-    for expected, message in enumerate(messages, start):
-        if message.offset() != expected:
-            raise LogDamaged(
-                f"{topic} partition {partition}: after offset {expected - 1} comes {message.offset()}; a topic of this "
-                "log has no gaps: records were removed, or written in transactions by another program"
-            )

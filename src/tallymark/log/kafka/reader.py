@@ -1,21 +1,24 @@
 """Kafka's reader: in any process, any number of them. It joins no group and commits nothing."""
 
+import math
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 from tallymark.log.address import KafkaAddress
-from tallymark.log.kafka.client import PATIENCE_S
-from tallymark.log.kafka.counts import EventCounts, events_of
+from tallymark.log.kafka.client import PATIENCE_S, SLACK_MS
+from tallymark.log.kafka.counts import EventCounts
 from tallymark.log.kafka.fetch import Fetcher, OutOfRange, peeking_consumer, reading_consumer
+from tallymark.log.kafka.layout import check_same
 from tallymark.log.kafka.offsets import Offsets
 from tallymark.log.kafka.record import record_of
+from tallymark.log.kafka.stretch import fitting_end
 from tallymark.log.kafka.topics import Topics
-from tallymark.log.protocol import LogLost, LogUnreachable, Positions, Record
+from tallymark.log.protocol import LogError, LogLost, LogUnreachable, Positions, Record
 
-SLACK_MS = 30_000
-"""how far apart the clocks of the brokers may be: when the leader changes, append times go back by as much"""
+_Told = TypeVar("_Told")
 
 # A consumer with its threads and up to 20 MB for each partition that is being read here.
 _OPEN_PARTITIONS = 3
@@ -24,10 +27,6 @@ _AT_ONCE = 32
 _FIRSTS_FOR_S = 1.0
 _IDENTITY_FOR_S = 5.0
 _TIMES_REMEMBERED = 4_096
-# A stretch of so few records is taken whole: looking into them would cost more than it bounds.
-_FEW = 8
-_SAMPLE = 16
-_MOST_RECORDS = 4_096
 
 
 class KafkaLogReader:
@@ -67,7 +66,10 @@ class KafkaLogReader:
         return SLACK_MS
 
     def positions(self) -> Mapping[int, Positions]:
-        """`first` may be a second old; what retention deleted meanwhile shows when it is read."""
+        """`first` may be a second old; what retention deleted meanwhile shows when it is read.
+
+        Of a partition without a leader it answers what it knew last, if it has seen it before.
+        """
         self._check_identity()
         if time.monotonic() - self._firsts_asked > _FIRSTS_FOR_S:
             self._firsts, self._firsts_asked = self._offsets.firsts(), time.monotonic()
@@ -95,25 +97,17 @@ class KafkaLogReader:
     def bounded_end(self, partition: int, start: int, *, max_events: int, max_bytes: int) -> int:
         """Where a stretch from `start` ends that stays within both limits (but has a record if there is one).
 
-        Kafka knows neither events nor bytes of a stretch. Up to 8 records are taken whole; of more, the first 16 are
-        looked at, and the rest is taken to be like them, up to 4,096 records. Frames hold at most 65,536 events and
-        1 MB, which bounds how far a stretch can exceed the limits.
+        What it looks at, and what it cannot see, says `stretch.fitting_end`. A partition without a leader has nothing
+        to plan, so that the others go on.
         """
         end = self.positions()[partition].synced
         self._check(partition, start, end)
-        if end - start <= _FEW:
-            return end
-        sample = self._peek_all(partition, start, min(end, start + _SAMPLE))
-        events = size = 0
-        for message in sample:
-            events, size = events + events_of(message), size + len(message)
-            if events > max_events or size > max_bytes:
-                return int(max(message.offset(), start + 1))
-        room = min(max_events / max(events, 1), max_bytes / max(size, 1))
-        return min(end, start + min(int(len(sample) * room), _MOST_RECORDS))
+        if partition in self._offsets.leaderless:
+            return start
+        return fitting_end(partial(self._peek_all, partition), start, end, max_events=max_events, max_bytes=max_bytes)
 
     def events_in(self, partition: int, start: int, end: int) -> int:
-        """How many events these records hold, messages of other programs as none.
+        """How many events these records hold; messages of other programs and what cannot be read as none.
 
         Read from their headers and remembered; of more than `counts.MAX_RECORDS` that are new, the rest is estimated.
         """
@@ -124,16 +118,23 @@ class KafkaLogReader:
             self._peeks.release()
 
     def append_ms(self, partition: int, offset: int) -> int:
-        """When the record at `offset` was appended."""
+        """When the record at `offset` was appended; if it is missing or damaged, when the next one was.
+
+        Without a next one, it is when one before it was: too early a time makes claims remember more, never less.
+        """
         if (known := self._times.get((partition, offset))) is not None:
             return known
         self._check(partition, offset, offset + 1)
         fetcher = self._fetchers.get(partition)
         if fetcher is not None and fetcher.stands_at(partition, offset):
-            (message,) = self._fetch(fetcher, partition, offset, 1)
-            fetcher.hold(message)
+            message = self._first_from(fetcher, partition, offset)
         else:
-            (message,) = self._peek_all(partition, offset, offset + 1)
+            try:
+                message = self._first_from(self._peeks, partition, offset)
+            finally:
+                self._peeks.release()
+        if message is None:
+            return self._earlier_ms(partition, offset)
         append_ms = int(message.timestamp()[1])
         self._times[partition, offset] = append_ms
         if len(self._times) > _TIMES_REMEMBERED:
@@ -156,7 +157,7 @@ class KafkaLogReader:
             # Asked for anew each time: another read may have moved the consumer, or closed it.
             fetcher = self._fetcher(partition)
             count = min(end - start, _AT_ONCE)
-            for message in self._fetch(fetcher, partition, start, count):
+            for message in self._ask(partial(fetcher.fetch, partition, start, count), partition, start):
                 yield record_of(message)
                 start += 1
 
@@ -171,27 +172,47 @@ class KafkaLogReader:
         self._fetchers.move_to_end(partition)
         return fetcher
 
+    def _earlier_ms(self, partition: int, offset: int) -> int:
+        """When a record before `offset` was appended, none too far; now if there is none."""
+        first, step = self._firsts[partition], 1
+        try:
+            while offset > first:
+                start = max(first, offset - step)
+                if (message := self._first_from(self._peeks, partition, start)) is not None:
+                    return int(message.timestamp()[1])
+                if start == first:
+                    break
+                step *= 2
+        finally:
+            self._peeks.release()
+        return time.time_ns() // 1_000_000
+
     def _peek_all(self, partition: int, start: int, end: int) -> list[Any]:
+        """The messages in start <= offset < end that can be read."""
         messages: list[Any] = []
         try:
-            while start + len(messages) < end:
-                messages += self._peek(partition, start + len(messages), end - start - len(messages))
+            while start < end:
+                found, start = self._peek(partition, start, end - start)
+                messages += found
         finally:
             self._peeks.release()
         return messages
 
-    def _peek(self, partition: int, start: int, count: int) -> list[Any]:
-        return self._fetch(self._peeks, partition, start, count)
+    def _peek(self, partition: int, start: int, count: int) -> tuple[list[Any], int]:
+        return self._ask(partial(self._peeks.fetch_readable, partition, start, count), partition, start)
 
-    def _fetch(self, fetcher: Fetcher, partition: int, start: int, count: int) -> list[Any]:
-        """At least one message; an offset that its leader does not have is lost only if the positions say so, too."""
+    def _first_from(self, fetcher: Fetcher, partition: int, start: int) -> Any:
+        return self._ask(partial(fetcher.first_from, partition, start), partition, start)
+
+    def _ask(self, question: Callable[[], _Told], partition: int, start: int) -> _Told:
+        """An offset that its leader does not have is lost only if the positions say so, too."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
-                return fetcher.fetch(partition, start, count)
+                return question()
             except OutOfRange as error:
                 self._firsts_asked = 0.0
-                self._check(partition, start, start + count, positions=self.positions())
+                self._check(partition, start, start + 1, positions=self.positions())
                 if time.monotonic() > end:
                     raise LogUnreachable(
                         f"{self._address.topic} partition {partition}: the leader does not have offset {start}, which "
@@ -217,15 +238,15 @@ class KafkaLogReader:
             raise LogLost(f"{where}: a read from offset {start} was asked for, but the log ends before {at.synced}")
 
     def _check_identity(self, *, now: bool = False) -> None:
-        """LogLost if the topic was deleted, or deleted and made again, since this reader was opened."""
+        """LogLost if the topic was deleted, or made again, since this reader was opened; LayoutChanged if it grew."""
         if not now and time.monotonic() - self._identity_checked < _IDENTITY_FOR_S:
             return
         try:
             found = self._topics.find(self._address.topic)
         finally:
             self._identity_checked = time.monotonic()
-        if found.identity != self._topic.identity:
-            raise LogLost(
-                f"topic {self._address.topic} was made again: it is {found.identity}, not {self._topic.identity}; its "
-                "records are others. Open the log again"
-            )
+        try:
+            check_same(found, self._topic)
+        except LogError:
+            self._identity_checked = -math.inf  # it stays another, and the next question is told so, too
+            raise

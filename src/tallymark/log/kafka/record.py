@@ -7,8 +7,8 @@ from tallymark.log.protocol import LogDamaged, Record
 
 HEADER = "tallymark"
 VERSION = 1
-# version, events, instance, sequence; the name of the partitioning strategy follows.
-_FIXED = struct.Struct(">BIQQ")
+# version, events, instance, sequence, partitions; the name of the partitioning strategy follows.
+_FIXED = struct.Struct(">BIQQI")
 
 
 class Header(NamedTuple):
@@ -17,6 +17,7 @@ class Header(NamedTuple):
     events: int
     instance: int
     sequence: int
+    partitions: int
     partition_by: str
 
 
@@ -25,16 +26,17 @@ class NotOurs(ValueError):
 
 
 def encode(header: Header) -> bytes:
-    return _FIXED.pack(VERSION, header.events, header.instance, header.sequence) + header.partition_by.encode()
+    fixed = _FIXED.pack(VERSION, header.events, header.instance, header.sequence, header.partitions)
+    return fixed + header.partition_by.encode()
 
 
 def decode(content: bytes) -> Header:
     if len(content) < _FIXED.size:
         raise NotOurs(f"its header {HEADER!r} has {len(content)} bytes, at least {_FIXED.size} are needed")
-    version, events, instance, sequence = _FIXED.unpack_from(content)
+    version, events, instance, sequence, partitions = _FIXED.unpack_from(content)
     if version != VERSION:
         raise NotOurs(f"its header {HEADER!r} has version {version}; this release reads {VERSION}: upgrade it")
-    return Header(events, instance, sequence, content[_FIXED.size :].decode("utf-8", "replace"))
+    return Header(events, instance, sequence, partitions, content[_FIXED.size :].decode("utf-8", "replace"))
 
 
 def header_of(message: Any) -> Header:

@@ -2,76 +2,28 @@
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from tallymark.events.frame import MAX_FRAME_BYTES
-from tallymark.log.kafka.client import PATIENCE_S, configuration, is_away, is_gone, lines, logger, translated
-from tallymark.log.protocol import LayoutChanged, LogError, LogLost, LogUnreachable
-from tallymark.settings import Settings
+from tallymark.log.kafka.client import (
+    PATIENCE_S,
+    client,
+    configuration,
+    is_away,
+    is_gone,
+    logger,
+    translated,
+)
+from tallymark.log.kafka.layout import Topic, Wanted, check
+from tallymark.log.protocol import LogLost, LogUnreachable
 
-# Above the frame limit: what librdkafka and the letters' encoding put round a frame, and one event that is too large
-# to be split further.
-MAX_MESSAGE_BYTES = MAX_FRAME_BYTES + 200_000
-# Kafka deletes whole segments, and none may be smaller than its largest message.
-MIN_SEGMENT_BYTES = 4 * MAX_MESSAGE_BYTES
-# Beyond the horizon: a pipeline that was down this long still finds the ids it must know.
-MARGIN_S = 3_600
 _MADE_WITHIN_S = 30.0
 _POLL_S = 0.05
 # One broker is asked at a time. One that is paused keeps its connection, until a question to it was in vain.
 _TRY_S = 2.5
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """What a topic is now."""
-
-    name: str
-    identity: str
-    """of the cluster and of the topic: one that was deleted and made again has another"""
-    partitions: int
-    replication: int
-    """copies of the partition that has the fewest"""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the settings ask of a stream's topic."""
-
-    name: str
-    partitions: int
-    partition_by: str
-    replication: int
-    min_in_sync: int
-    config: Mapping[str, str]
-
-
-def wanted(settings: Settings, stream: str) -> Wanted:
-    log = settings.log
-    config = {
-        # Brokers stamp a record when they append it: claims and retention go by that time, and no client can set it.
-        "message.timestamp.type": "LogAppendTime",
-        "cleanup.policy": "delete",
-        "unclean.leader.election.enable": "false",
-        "min.insync.replicas": str(log.min_in_sync),
-        "max.message.bytes": str(MAX_MESSAGE_BYTES),
-    }
-    if stream == "dead":
-        segment_bytes = max(MIN_SEGMENT_BYTES, min(log.segment_bytes, log.dead_bytes // 8))
-        config |= {"retention.ms": "-1", "retention.bytes": str(max(log.dead_bytes, segment_bytes))}
-        partitions, partition_by = 1, "none"
-    else:
-        segment_bytes = max(MIN_SEGMENT_BYTES, log.segment_bytes)
-        keep_s = max(log.keep_s, settings.pipeline.horizon_s + MARGIN_S)
-        config |= {"retention.ms": str(keep_s * 1000), "retention.bytes": "-1"}
-        partitions, partition_by = log.partitions, log.partition_by
-    config["segment.bytes"] = str(min(segment_bytes, 2**31 - 1))
-    return Wanted(f"{log.topic}.{stream}", partitions, partition_by, log.replication, log.min_in_sync, config)
 
 
 class Topics:
@@ -79,10 +31,8 @@ class Topics:
 
     def __init__(self, brokers: Sequence[str], options: Sequence[str]) -> None:
         self._brokers = brokers
-        self._admin = AdminClient(
-            configuration(brokers, options, client_id="tallymark-admin", socket_timeout_ms=int(_TRY_S * 1000)),
-            logger=lines,
-        )
+        chosen = configuration(brokers, options, client_id="tallymark-admin", socket_timeout_ms=int(_TRY_S * 1000))
+        self._admin = client(AdminClient, chosen, options)
         self._cluster: str | None = None
 
     def find(self, name: str) -> Topic:
@@ -111,12 +61,19 @@ class Topics:
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.INVALID_REPLICATION_FACTOR:
-                raise LogError(
-                    f"topic {want.name} cannot be made: log.replication = {want.replication} copies were asked for:"
-                    f" {error.args[0].str()}; start more brokers, or set log.replication and log.min_in_sync lower"
+                raise LogUnreachable(
+                    f"topic {want.name} cannot be made yet: {self._brokers_up()} of {want.replication} brokers are up, "
+                    f"and log.replication = {want.replication} copies are asked for; start more brokers, or set "
+                    "log.replication and log.min_in_sync lower"
                 ) from error
             if code != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise translated(error, f"topic {want.name} cannot be made", brokers=self._brokers) from error
+
+    def _brokers_up(self) -> str:
+        try:
+            return str(len(self._admin.list_topics(timeout=_TRY_S).brokers))
+        except KafkaException:
+            return "too few"
 
     def config(self, name: str) -> dict[str, str]:
         def ask() -> dict[str, str]:
@@ -168,7 +125,7 @@ def ensure(topics: Topics, want: Wanted) -> Topic:
     while True:
         try:
             topic = topics.find(want.name)
-            _check(topic, topics.config(want.name), want)
+            check(topic, topics.config(want.name), want)
             return topic
         except LogLost:
             if not made:
@@ -178,39 +135,3 @@ def ensure(topics: Topics, want: Wanted) -> Topic:
                 raise
         # A fresh topic is known to the other brokers a moment later.
         time.sleep(_POLL_S)
-
-
-def _check(topic: Topic, config: Mapping[str, str], want: Wanted) -> None:
-    if topic.partitions != want.partitions:
-        raise LayoutChanged(
-            f"topic {topic.name} has {topic.partitions} partitions, but the settings ask for {want.partitions}; set "
-            f"log.partitions = {topic.partitions}, or begin a new log under another log.topic"
-        )
-    for name in ("message.timestamp.type", "cleanup.policy", "unclean.leader.election.enable"):
-        if config.get(name) != want.config[name]:
-            raise LayoutChanged(
-                f"topic {topic.name} has {name} = {config.get(name)}, but the log needs {want.config[name]}; "
-                f"{_alter(topic.name, f'{name}={want.config[name]}')}"
-            )
-    if topic.replication < want.replication:
-        raise LayoutChanged(
-            f"topic {topic.name} has {topic.replication} copies of a partition, but log.replication = "
-            f"{want.replication}; add copies with kafka-reassign-partitions, or set log.replication = "
-            f"{topic.replication}"
-        )
-    if int(config["min.insync.replicas"]) < want.min_in_sync:
-        raise LayoutChanged(
-            f"topic {topic.name} acknowledges with {config['min.insync.replicas']} copies in sync, but "
-            f"log.min_in_sync = {want.min_in_sync}; "
-            f"{_alter(topic.name, f'min.insync.replicas={want.min_in_sync}')}, or set log.min_in_sync = "
-            f"{config['min.insync.replicas']}"
-        )
-    if int(config["max.message.bytes"]) < MAX_MESSAGE_BYTES:
-        raise LayoutChanged(
-            f"topic {topic.name} takes messages of {int(config['max.message.bytes']):,} bytes, but frames need "
-            f"{MAX_MESSAGE_BYTES:,}; {_alter(topic.name, f'max.message.bytes={MAX_MESSAGE_BYTES}')}"
-        )
-
-
-def _alter(topic: str, setting: str) -> str:
-    return f"change it: kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {setting}"

@@ -1,5 +1,6 @@
 """Kafka's writer: a group commit is produced at once, and the brokers, or the clock, answer for every frame."""
 
+import contextlib
 import secrets
 import threading
 import time
@@ -10,21 +11,20 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tallymark import telemetry
 from tallymark.log.address import KafkaAddress
-from tallymark.log.kafka.client import configuration, lines, logger
+from tallymark.log.kafka.client import client, configuration, logger
 from tallymark.log.kafka.commit import Commit
+from tallymark.log.kafka.failing import FailingPartitions
 from tallymark.log.kafka.fetch import Fetcher, peeking_consumer
+from tallymark.log.kafka.layout import MAX_MESSAGE_BYTES, Topic, Wanted, check_same, check_spread, wanted
 from tallymark.log.kafka.offsets import Offsets
 from tallymark.log.kafka.record import HEADER, Header, NotOurs, encode, header_of
-from tallymark.log.kafka.topics import MAX_MESSAGE_BYTES, Topic, Topics, Wanted, ensure, wanted
+from tallymark.log.kafka.topics import Topics, ensure
 from tallymark.log.protocol import Appended, LayoutChanged, LogError, LogLost, NotAppended, Outgoing, Positions
 from tallymark.settings import Settings
 
 # What may wait in the producer. One commit is under way at a time, so this is a bound and not a buffer.
 QUEUE_KBYTES = 64_000
 QUEUE_MESSAGES = 20_000
-# After a commit that failed: nothing is tried for a moment, then each try gets this long, then twice, then four times.
-PAUSE_S = 0.5
-PROBE_S = 1.0
 # Enough partitions to see how the newest records were spread.
 _LOOKED_AT = 8
 _IDENTITY_FOR_S = 30.0
@@ -74,9 +74,7 @@ class KafkaLogWriter:
         self._producer: Any = None
         self._closed = False
         self._sealed = ""
-        self._failures = 0
-        self._failed_at = 0.0
-        self._why = ""
+        self._failing = FailingPartitions(address.topic, self._topic.partitions)
         self._begin_instance()
         try:
             self._check_strategy()
@@ -98,7 +96,8 @@ class KafkaLogWriter:
         """One outcome a frame, in order; `Appended` only by the brokers' acknowledgement, as `log.acks` asks for it.
 
         A frame that was not acknowledged in time is withdrawn, so that it is not sent later; what had left already may
-        be in the log all the same. While the brokers are known to be away the answer comes at once.
+        be in the log all the same. While a partition is known to take nothing the answer comes at once, and the others
+        go on.
         """
         for frame in frames:
             self._check(frame)
@@ -107,10 +106,10 @@ class KafkaLogWriter:
                 return []
             if refusal := self._refusal():
                 outcomes: list[Appended | NotAppended] = [NotAppended(frame.partition, refusal) for frame in frames]
+            elif self._failing:
+                outcomes = self._commit_apart(frames)
             else:
-                begun = time.monotonic()
-                outcomes = self._commit(frames)
-                self._commit_seconds.observe(time.monotonic() - begun)
+                outcomes = self._commit(frames, self._timeout_s)
             self._measure(frames, outcomes)
             return outcomes
 
@@ -139,16 +138,29 @@ class KafkaLogWriter:
             return "the log is closed"
         if not self._sealed and time.monotonic() - self._identity_checked > _IDENTITY_FOR_S:
             self._check_identity()
-        if self._sealed:
-            return self._sealed
-        if self._failures and time.monotonic() - self._failed_at < PAUSE_S:
-            return self._why
-        return ""
+        return self._sealed
 
-    def _commit(self, frames: Sequence[Outgoing]) -> list[Appended | NotAppended]:
-        timeout_s = self._timeout_s
-        if self._failures:
-            timeout_s = min(timeout_s, PROBE_S * 2 ** min(self._failures - 1, 2))
+    def _commit_apart(self, frames: Sequence[Outgoing]) -> list[Appended | NotAppended]:
+        """Partitions that work first, so that nothing keeps them waiting; then a short try of those that did not."""
+        outcomes: list[Appended | NotAppended] = []
+        working, tried = [], []
+        for place, frame in enumerate(frames):
+            why = self._failing.why(frame.partition)
+            outcomes.append(NotAppended(frame.partition, why))
+            if not why:
+                working.append(place)
+            elif not self._failing.rests(frame.partition):
+                tried.append(place)
+        probe_s = min(self._timeout_s, self._failing.probe_s(frames[place].partition for place in tried))
+        for places, timeout_s in ((working, self._timeout_s), (tried, probe_s)):
+            if places:
+                answers = self._commit([frames[place] for place in places], timeout_s)
+                for place, outcome in zip(places, answers, strict=True):
+                    outcomes[place] = outcome
+        return outcomes
+
+    def _commit(self, frames: Sequence[Outgoing], timeout_s: float) -> list[Appended | NotAppended]:
+        begun = time.monotonic()
         commit = Commit(frames)
         try:
             producer = self._opened_producer()
@@ -160,16 +172,19 @@ class KafkaLogWriter:
                 producer.purge()
                 commit.wait(producer, _PURGED_WITHIN_S)
         except KafkaException as error:
-            commit.trouble = commit.trouble or error.args[0]
+            commit.stop(error.args[0])
             self._drop_producer()
         if commit.waiting:
             self._drop_producer()
-        self._learn(commit, timeout_s)
-        return commit.outcomes(f"not acknowledged within {timeout_s:g} s")
+        late = f"not acknowledged within {timeout_s:g} s"
+        outcomes = commit.outcomes(late)
+        self._learn(commit, outcomes, commit.failing(late))
+        self._commit_seconds.observe(time.monotonic() - begun)
+        return outcomes
 
     def _produce(self, producer: Any, commit: Commit, place: int, frame: Outgoing) -> None:
         sequence = self._sequences.get(frame.partition, 0)
-        header = Header(frame.events, self._instance, sequence, self._want.partition_by)
+        header = Header(frame.events, self._instance, sequence, self.partitions, self._want.partition_by)
         try:
             producer.produce(
                 self._address.topic,
@@ -187,19 +202,12 @@ class KafkaLogWriter:
         else:
             self._sequences[frame.partition] = sequence + 1
 
-    def _learn(self, commit: Commit, timeout_s: float) -> None:
-        """From how the commit went: whether the brokers are there, and whether this producer can go on."""
-        if not commit.failed and not commit.waiting:
-            if self._failures:
-                logger.warning("topic %s takes records again", self._address.topic)
-            self._failures = 0
+    def _learn(self, commit: Commit, outcomes: Sequence[Appended | NotAppended], failing: Mapping[int, str]) -> None:
+        """From how the commit went: which partitions take records, and whether this producer can go on."""
+        self._failing.learn({each.partition for each in outcomes if isinstance(each, Appended)}, failing)
+        if not failing:
             return
         self._begin_instance()
-        self._why = commit.reason(f"not acknowledged within {timeout_s:g} s")
-        if not self._failures:
-            logger.warning("topic %s takes no records now: %s", self._address.topic, self._why)
-        self._failures += 1
-        self._failed_at = time.monotonic()
         if commit.fatal:
             self._drop_producer()
         if commit.gone:
@@ -208,7 +216,8 @@ class KafkaLogWriter:
     def _opened_producer(self) -> Any:
         if self._producer is None:
             timeout_ms = int(self._timeout_s * 1000)
-            self._producer = Producer(
+            self._producer = client(
+                Producer,
                 configuration(
                     self._address.brokers,
                     self._address.options,
@@ -229,7 +238,7 @@ class KafkaLogWriter:
                     retry_backoff_ms=50,
                     retry_backoff_max_ms=500,
                 ),
-                logger=lines,
+                self._address.options,
             )
         return self._producer
 
@@ -246,40 +255,31 @@ class KafkaLogWriter:
         self._sequences: dict[int, int] = {}
 
     def _check_identity(self) -> None:
-        """Seal if the topic is another by now. Brokers that do not answer say nothing about it."""
+        """Seal if the topic is another, or has grown, by now. Brokers that do not answer say nothing about it."""
         self._identity_checked = time.monotonic()
         try:
-            found = self._topics.find(self._address.topic)
+            check_same(self._topics.find(self._address.topic), self._topic)
         except LogLost as error:
-            self._sealed = f"{error}; start the writer again to make it"
+            self._sealed = f"{error}; start the writer again"
+        except LayoutChanged as error:
+            self._sealed = str(error)
         except LogError:
             return
-        else:
-            if found.identity != self._topic.identity:
-                self._sealed = (
-                    f"topic {self._address.topic} was made again: it is {found.identity}, not {self._topic.identity};"
-                    " start the writer again"
-                )
         if self._sealed:
             logger.error("%s", self._sealed)
 
     def _check_strategy(self) -> None:
-        """LayoutChanged if the newest records were spread over the partitions by another strategy."""
+        """LayoutChanged if the newest records were spread by another strategy, or over other partitions."""
         peeks = Fetcher(self._consumer, brokers=self._address.brokers, topic=self._address.topic)
         for partition, at in list(self.positions().items())[:_LOOKED_AT]:
             if at.first == at.end:
                 continue
-            (message,) = peeks.fetch(partition, at.end - 1, 1)
-            try:
-                found = header_of(message).partition_by
-            except NotOurs:
-                continue  # the pipeline buries it, and says so
-            if found != self._want.partition_by:
-                raise LayoutChanged(
-                    f"topic {self._address.topic} is partitioned by {found!r}, but the settings ask for "
-                    f'{self._want.partition_by!r}; set log.partition_by = "{found}", or begin a new log under another '
-                    "log.topic"
-                )
+            messages, _ = peeks.fetch_readable(partition, at.end - 1, 1)
+            for message in messages:
+                # What is not ours, or cannot be read, the pipeline buries, and says so.
+                with contextlib.suppress(NotOurs):
+                    found = header_of(message)
+                    check_spread(self._address.topic, self.partitions, self._want.partition_by, found=found)
         peeks.release()
 
     def _check(self, frame: Outgoing) -> None:

@@ -167,7 +167,7 @@ class Book:
                 time.sleep(random.uniform(0, 0.02 * attempt))
         raise StoreUnreachable(
             f"the book {self.name} of the store {self._store} could not be written in {ATTEMPTS} tries: others write"
-            " at the same time, or too few nodes answer; try again"
+            " at the same time, too few nodes answer, or they fail (their logs say why); try again"
         )
 
     def hold(self, known: Head, holder: str, *, epoch: int) -> bool:

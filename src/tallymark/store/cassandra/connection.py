@@ -1,23 +1,23 @@
 """One session a process and cluster, shared by all stores it opens there, and the ways to ask over it."""
 
+import copy
 import logging
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from cassandra import AuthenticationFailed, ConsistencyLevel, OperationTimedOut, RequestExecutionException
+from cassandra import ConsistencyLevel
 from cassandra.auth import PlainTextAuthProvider
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
-from cassandra.connection import ConnectionException
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionPolicy, TokenAwarePolicy
-from cassandra.protocol import IsBootstrappingErrorMessage, OverloadedErrorMessage, ServerError
 from cassandra.query import BatchStatement, BatchType, tuple_factory
 
 from tallymark.store.address import CassandraAddress
-from tallymark.store.cassandra import schema
-from tallymark.store.protocol import StoreError, StoreUnreachable
+from tallymark.store.cassandra import failures, schema
+from tallymark.store.cassandra.failures import FAILED, TRANSIENT, patiently
+from tallymark.store.protocol import StoreError
 
 # The one that Cassandra 3, 4 and 5 all speak; left open, the driver tries newer ones first and warns about each.
 _PROTOCOL = 4
@@ -27,16 +27,14 @@ _LEVELS = {
     "quorum": ConsistencyLevel.QUORUM,
     "all": ConsistencyLevel.ALL,
 }
-# Nobody answered, not enough did, or not in time: whether it was done is not known, and another try may succeed.
-_TRANSIENT = (
-    NoHostAvailable,
-    OperationTimedOut,
-    RequestExecutionException,
-    ConnectionException,
-    ServerError,
-    OverloadedErrorMessage,
-    IsBootstrappingErrorMessage,
-)
+# What is written, and read to be written again, meets in a majority whatever is set for questions: a fold that read a
+# point from a copy that lacks the last fold would lose that for good.
+_FIRM = {
+    "one": ConsistencyLevel.LOCAL_QUORUM,
+    "local_quorum": ConsistencyLevel.LOCAL_QUORUM,
+    "quorum": ConsistencyLevel.QUORUM,
+    "all": ConsistencyLevel.QUORUM,
+}
 # Requests on their way at once: enough to keep some nodes busy, few enough to hold their answers in memory.
 IN_FLIGHT = 32
 
@@ -66,25 +64,31 @@ class Link:
     def __init__(self, address: CassandraAddress, connect: Connect) -> None:
         self._address = address
         self._session = connect(address)
-        self._serial = (
-            ConsistencyLevel.LOCAL_SERIAL if address.consistency == "local_quorum" else ConsistencyLevel.SERIAL
-        )
+        self._level = _FIRM[address.consistency]
+        is_local = self._level == ConsistencyLevel.LOCAL_QUORUM
+        self._serial = ConsistencyLevel.LOCAL_SERIAL if is_local else ConsistencyLevel.SERIAL
+
+    def for_questions(self) -> Self:
+        """The same link, reading at the consistency that is set."""
+        other = copy.copy(self)
+        other._level = _LEVELS[self._address.consistency]
+        return other
 
     def rows(self, cql: str, *values: object) -> list[Row]:
         try:
             return list(self._session.execute(self._bound(cql, values)))
-        except _TRANSIENT as error:
-            raise unreachable(self._address, error) from error
+        except FAILED as error:
+            raise self._said(error) from error
 
     def settled(self, cql: str, *values: object) -> list[Row]:
         """Reads what no conditional write under way can change any more: it is completed or given up first."""
-        statement = self._bound(cql, values)
-        statement.consistency_level = self._serial
-        statement.fetch_size = None
         try:
+            statement = self._bound(cql, values)
+            statement.consistency_level = self._serial
+            statement.fetch_size = None
             return list(self._session.execute(statement))
-        except _TRANSIENT as error:
-            raise unreachable(self._address, error) from error
+        except FAILED as error:
+            raise self._said(error) from error
 
     def compare_and_set(self, conditional: Ask, others: Sequence[Ask] = ()) -> bool:
         """One conditional statement, and others of its partition that are done with it or not at all.
@@ -93,8 +97,10 @@ class Link:
         """
         try:
             return bool(self._session.execute(self._together(conditional, *others)).one()[0])
-        except _TRANSIENT:
+        except TRANSIENT:
             return False
+        except FAILED as error:
+            raise self._said(error) from error
 
     def stream(self, asks: Iterable[Ask]) -> Iterator[Any]:
         """The results in the order of the questions, many on their way at once; each is read page by page."""
@@ -114,8 +120,8 @@ class Link:
                 if not result.has_more_pages:
                     return
                 result.fetch_next_page()
-        except _TRANSIENT as error:
-            raise unreachable(self._address, error) from error
+        except FAILED as error:
+            raise self._said(error) from error
 
     def close(self) -> None:
         self._session.close()
@@ -129,24 +135,29 @@ class Link:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
-        except _TRANSIENT as error:
-            raise unreachable(self._address, error) from error
+        except FAILED as error:
+            raise self._said(error) from error
+
+    def _said(self, error: BaseException) -> StoreError:
+        return failures.spoken(self._address, error, self._level)
 
     def _together(self, *asks: Ask) -> Any:
-        batch = BatchStatement(serial_consistency_level=self._serial)
+        batch = BatchStatement(consistency_level=self._level, serial_consistency_level=self._serial)
         for ask in asks:
             batch.add(self._bound(*ask))
         return batch
 
     def _unlogged(self, asks: Sequence[Ask]) -> Any:
         # One partition: the server makes it a single mutation, and the log of batches would only cost.
-        batch = BatchStatement(BatchType.UNLOGGED)
+        batch = BatchStatement(BatchType.UNLOGGED, consistency_level=self._level)
         for ask in asks:
             batch.add(self._bound(*ask))
         return batch
 
     def _bound(self, cql: str, values: Sequence[object]) -> Any:
-        return self._session.prepare(cql).bind(values)
+        statement = self._session.prepare(cql).bind(values)
+        statement.consistency_level = self._level
+        return statement
 
 
 class _Shared:
@@ -156,33 +167,36 @@ class _Shared:
         self.users = 0
         self._lock = threading.Lock()
         self._prepared: dict[str, Any] = {}
-        self._cluster = _cluster(address)
+        self._cluster: Any = None
         try:
+            self._cluster = _cluster(address)
             self._session = self._cluster.connect()
             schema.prepare(self._session, address)
-            self._session.set_keyspace(address.keyspace)
+            patiently(lambda: self._session.set_keyspace(address.keyspace))
         except BaseException as error:
-            self._cluster.shutdown()
-            if isinstance(error, _TRANSIENT):
-                raise _refused(address, error) from error
+            centers: set[str] = set() if self._cluster is None else _data_centers(self._cluster)
+            self.shut_down()
+            if isinstance(error, FAILED):
+                raise failures.not_connected(address, error, centers) from error
             raise
 
     def prepare(self, cql: str) -> Any:
         found = self._prepared.get(cql)
         if found is None:
             with self._lock:
-                found = self._prepared.get(cql) or self._session.prepare(cql)
+                found = self._prepared.get(cql) or patiently(lambda: self._session.prepare(cql))
                 self._prepared[cql] = found
         return found
 
     def execute(self, statement: Any) -> Any:
-        return self._session.execute(statement)
+        return patiently(lambda: self._session.execute(statement))
 
     def execute_async(self, statement: Any) -> Any:
         return self._session.execute_async(statement)
 
     def shut_down(self) -> None:
-        self._cluster.shutdown()
+        if self._cluster is not None:
+            self._cluster.shutdown()
 
 
 _lock = threading.Lock()
@@ -241,7 +255,7 @@ def _cluster(address: CassandraAddress) -> Any:
     nearest = DCAwareRoundRobinPolicy(local_dc=address.data_center)
     profile = ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(nearest),
-        consistency_level=_LEVELS[address.consistency],
+        consistency_level=_FIRM[address.consistency],
         request_timeout=address.timeout_s,
         row_factory=tuple_factory,
     )
@@ -255,28 +269,11 @@ def _cluster(address: CassandraAddress) -> Any:
         control_connection_timeout=address.timeout_s,
         # Back within some seconds of a restarted node, not minutes.
         reconnection_policy=ExponentialReconnectionPolicy(0.5, 5.0),
-        # The schema is asked for where it matters; following every change of it costs each process time.
-        schema_metadata_enabled=False,
+        # The driver reads the schema (10 ms of CPU a process): it finds the nodes that have a row by it.
+        schema_metadata_enabled=True,
     )
 
 
-def unreachable(address: CassandraAddress, error: BaseException) -> StoreUnreachable:
-    hosts = ", ".join(f"{host}:{address.port}" for host in address.hosts)
-    return StoreUnreachable(
-        f"Cassandra at {hosts} did not answer within {address.timeout_s:g} s at consistency {address.consistency}"
-        f" ({type(error).__name__}: {_short(error)}); nothing is lost, it is asked again. If that lasts, see whether"
-        " enough nodes are up, or set store.consistency or store.timeout_s"
-    )
-
-
-def _refused(address: CassandraAddress, error: BaseException) -> StoreError:
-    causes = error.errors.values() if isinstance(error, NoHostAvailable) else (error,)
-    for cause in causes:
-        if isinstance(cause, AuthenticationFailed):
-            return StoreError(f"Cassandra refuses the user {address.user!r}: {cause}; see store.user, store.password")
-    return unreachable(address, error)
-
-
-def _short(error: BaseException) -> str:
-    text = str(error)
-    return text if len(text) <= 200 else f"{text[:200]}…"
+def _data_centers(cluster: Any) -> set[str]:
+    """Those that the cluster named, as far as somebody answered."""
+    return {host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter}

@@ -44,6 +44,18 @@ class Journal:
         if expected <= through:
             raise SnapshotOutdated(f"batch {expected} of the journal is pruned already: take a new snapshot")
 
+    def unbroken(self, *, after: int, through: int) -> list[tuple[int, pl.DataFrame]]:
+        """The first batches after a sequence, up to where one was pruned meanwhile: a follower then sees that gap."""
+        found: list[tuple[int, pl.DataFrame]] = []
+        try:
+            for sequence, frame in self.entries(after=after, through=through):
+                if found and sequence != found[-1][0] + 1:
+                    break
+                found.append((sequence, frame))
+        except SnapshotOutdated:
+            pass  # pruned while it was read: what came before is whole
+        return found
+
     def prune(self, *, folded: int, before_ms: int) -> int:
         """Deletes entries that are in the points and that no follower waits for; how many stretches that were."""
         stretches = 0

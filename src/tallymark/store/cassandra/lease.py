@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 
 from tallymark.store.cassandra.book import Book, Head, Term
+from tallymark.store.protocol import StoreUnreachable
 
 Clock = Callable[[], float]
 
@@ -40,9 +41,16 @@ class CassandraLease:
     def take(self) -> bool:
         if self._lost:
             return False
-        head = self._book.head(settled=True)
+        try:
+            head = self._book.head(settled=True)
+        except StoreUnreachable:
+            self._seen = None  # while nobody can be heard, nobody is silent
+            raise
         if self._epoch is not None:
             return self._renew(head)
+        if head.holder == self._holder:
+            # Taken before, without an answer that came through: it is ours since then.
+            return self._begin(head.epoch)
         if head.holder and not self._is_silent(head):
             return False
         epoch = head.epoch + 1
@@ -51,9 +59,7 @@ class CassandraLease:
             head = self._book.head(settled=True)
             if (head.epoch, head.holder) != (epoch, self._holder):
                 return False
-        self._epoch = self._term.epoch = epoch
-        self._taken()
-        return True
+        return self._begin(epoch)
 
     def release(self) -> None:
         if self._epoch is not None and not self._lost:
@@ -61,6 +67,11 @@ class CassandraLease:
             if (head.epoch, head.holder) == (self._epoch, self._holder):
                 self._book.hold(head, "", epoch=self._epoch)
             self._lost = True
+
+    def _begin(self, epoch: int) -> bool:
+        self._epoch = self._term.epoch = epoch
+        self._taken()
+        return True
 
     def _renew(self, head: Head) -> bool:
         if (head.epoch, head.holder) != (self._epoch, self._holder):

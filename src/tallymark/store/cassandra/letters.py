@@ -6,7 +6,7 @@ reader; what a batch left behind that was not applied lies above it, and is over
 
 from collections.abc import Iterator, Sequence
 from heapq import merge
-from itertools import groupby, islice
+from itertools import islice
 
 import msgspec
 
@@ -17,7 +17,9 @@ from tallymark.store.model import DeadLetter
 BOOKS = (EVENTS, DEAD)
 # Numbers in one partition.
 BLOCK = 4_096
+# Letters in one write, and about how many bytes: a letter may hold a frame of 1 MB, and a node refuses a write of some.
 AT_ONCE = 50
+BYTES_AT_ONCE = 1_000_000
 DROPPED = "dropped"
 """kind of the rows in the book `dead` that say up to which number the letters of a book are gone"""
 
@@ -71,14 +73,14 @@ class Letters:
     ) -> None:
         """Under the numbers from `facts.end` on. An earlier holder's late writing has a smaller epoch, and loses."""
         total = facts.total
-        asks: list[tuple[int, Ask]] = []
+        asks: list[tuple[int, int, Ask]] = []
         for number, letter in enumerate(found, start=facts.end):
             total += len(letter.raw)
             at_ms = _found_ms(letter, now_ms)
             body = msgspec.msgpack.encode(letter)
             stamp = (epoch << 42) + max(0, min(at_ms, 2**42 - 1))
             block = number // BLOCK
-            asks.append((block, (_WRITE, (self._store, book, block, number, at_ms, total, body, stamp))))
+            asks.append((block, len(body), (_WRITE, (self._store, book, block, number, at_ms, total, body, stamp))))
         self._link.write(_batches(asks))
 
     def newest(self, pages: Sequence[tuple[str, LetterFacts]], limit: int) -> list[tuple[int, DeadLetter]]:
@@ -140,10 +142,18 @@ def _found_ms(letter: DeadLetter, now_ms: int | None) -> int:
     return letter.at_ms if now_ms is None else now_ms
 
 
-def _batches(asks: list[tuple[int, Ask]]) -> Iterator[list[Ask]]:
-    for _, of_block in groupby(asks, key=lambda each: each[0]):
-        while some := [ask for _, ask in islice(of_block, AT_ONCE)]:
-            yield some
+def _batches(asks: Sequence[tuple[int, int, Ask]]) -> Iterator[list[Ask]]:
+    """Of (block, bytes, write), in order: each batch in one block, and small."""
+    batch: list[Ask] = []
+    last, held = 0, 0
+    for block, size, ask in asks:
+        if batch and (block != last or len(batch) >= AT_ONCE or held + size > BYTES_AT_ONCE):
+            yield batch
+            batch, held = [], 0
+        batch.append(ask)
+        last, held = block, held + size
+    if batch:
+        yield batch
 
 
 def _dropped(page: Page) -> dict[str, tuple[int, int]]:

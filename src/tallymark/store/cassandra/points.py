@@ -36,6 +36,7 @@ KEYS_A_READ = 100
 Place = tuple[int, int, int]
 """meter, shard, window_s"""
 
+_NONE = pl.DataFrame(schema={name: ROW_TYPES[name] for name in (*KEY, *AGGREGATES)})
 _WRITE = {
     grain_s: f"INSERT INTO points_{grain_s} (store, meter, shard, window_s, series, bucket_s, state)"
     " VALUES (?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
@@ -92,12 +93,19 @@ class Points:
         """All rows of these places, some thousand at a time, place by place."""
         return self._frames(places, ((_OF_PLACE[grain_s], (self._store, *place)) for place in places), mark)
 
-    def each_place(self, grain_s: int, places: Sequence[Place], *, mark: int) -> Iterator[pl.DataFrame]:
-        """As `of_places`, each place as one frame, also an empty one."""
-        asks: Iterator[Ask] = ((_OF_PLACE[grain_s], (self._store, *place)) for place in places)
+    def summed(
+        self, finer_s: int, grain_s: int, places: Sequence[Place], start_s: int, *, mark: int
+    ) -> Iterator[pl.DataFrame]:
+        """For each place its rows in the bucket from `start_s` on, as rows of the coarser grain; perhaps none.
+
+        Page by page, so that of a place with many series only their sums are held.
+        """
+        is_in = (pl.col("bucket_s") >= start_s) & (pl.col("bucket_s") < start_s + grain_s)
+        asks: Iterator[Ask] = ((_OF_PLACE[finer_s], (self._store, *place)) for place in places)
         for place, result in zip(places, self._link.stream(asks), strict=True):
-            pages = [_frame(place, rows, mark) for rows in self._link.pages(result)]
-            yield pl.concat(pages) if pages else pl.DataFrame(schema=ROW_TYPES)
+            parts = [coarser(_frame(place, rows, mark).filter(is_in), grain_s) for rows in self._link.pages(result)]
+            # A series may go on from one page to the next.
+            yield coarser(pl.concat(parts), grain_s) if len(parts) > 1 else parts[0] if parts else _NONE
 
     def of_series(
         self, grain_s: int, places: Sequence[tuple[Place, Sequence[str]]], start_s: int, end_s: int, *, mark: int

@@ -32,6 +32,10 @@ class Reader:
         self.book = Book(link, store, POINTS)
         self.points = Points(link, store, shards)
         self.index = LabelIndex(link, store)
+        # At the consistency that is set for questions; what the keeper reads to write it again is above.
+        questions = link.for_questions()
+        self.asked_points = Points(questions, store, shards)
+        self.asked_index = LabelIndex(questions, store)
         self.journal = Journal(link, store)
         self.tail = Tail()
 
@@ -98,8 +102,9 @@ class CassandraSnapshot:
             return
         named = None
         if question.where:
-            named = self._reader.index.named(question.meter, question.where)
-        for piece in self._pieces(question):
+            named = self._reader.asked_index.named(question.meter, question.where)
+        # The newest first: these are changed with every fold, and so are the first that this moment loses.
+        for piece in reversed(list(self._pieces(question))):
             is_in = (pl.col("bucket_s") >= piece.start_s) & (pl.col("bucket_s") < piece.end_s)
             for rows in self._rows(question, piece, named):
                 yield question.answer(rows.lazy().filter(is_in)).collect()
@@ -119,8 +124,8 @@ class CassandraSnapshot:
                 yield Piece(piece.grain_s, start, end)
 
     def _rows(self, question: Question, piece: Piece, named: set[str] | None) -> Iterator[pl.DataFrame]:
-        points, mark, meter = self._reader.points, self.marks.mark, question.meter.meter_id
-        spans = windows(piece.grain_s, piece.start_s, piece.end_s)
+        points, mark, meter = self._reader.asked_points, self.marks.mark, question.meter.meter_id
+        spans = windows(piece.grain_s, piece.start_s, piece.end_s)[::-1]
         if question.reads_sums:
             named = {""}
         if named is None:

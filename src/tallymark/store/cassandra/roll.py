@@ -12,7 +12,7 @@ import polars as pl
 
 from tallymark.store.cassandra.book import POINTS, Change, Head, Key, Page
 from tallymark.store.cassandra.fold import Folder
-from tallymark.store.cassandra.points import KEY, ROW_TYPES, SUMS, WINDOWS, Place, coarser
+from tallymark.store.cassandra.points import KEY, ROW_TYPES, SUMS, WINDOWS, Place
 from tallymark.store.cassandra.progress import UNROLLED, Progress, Rolling, progress
 from tallymark.store.cassandra.reading import Reader
 from tallymark.store.deltas import AGGREGATES
@@ -88,12 +88,11 @@ class Roller:
         points = self._reader.points
         window_s = floor(bucket_s, WINDOWS[level.finer_s])
         places: list[Place] = [(*shard, window_s) for shard in shards]
-        is_in = (pl.col("bucket_s") >= bucket_s) & (pl.col("bucket_s") < bucket_s + level.grain_s)
         summed: list[pl.DataFrame] = []
         rows = passed = 0
-        for found in points.each_place(level.finer_s, places, mark=mark):
-            summed.append(coarser(found.filter(is_in), level.grain_s))
-            rows += summed[-1].height
+        for found in points.summed(level.finer_s, level.grain_s, places, bucket_s, mark=mark):
+            summed.append(found)
+            rows += found.height
             passed += 1
             if rows >= most_rows:
                 break

@@ -108,7 +108,7 @@ class CassandraStore:
         )
 
     def journal_since(self, sequence: int) -> list[tuple[int, pl.DataFrame]]:
-        return list(self._reader.journal.entries(after=sequence, through=self.journal_end()))
+        return self._reader.journal.unbroken(after=sequence, through=self.journal_end())
 
     def journal_end(self) -> int:
         return self._reader.events.head().sequence

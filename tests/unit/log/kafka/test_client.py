@@ -1,10 +1,14 @@
 """Options of the user are taken, but for those on which the promises of the log hang."""
 
 import logging
+import traceback
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
 
-from tallymark.log.kafka.client import configuration, lines, parsed
+from tallymark.log import LogUnreachable
+from tallymark.log.kafka.client import client, configuration, lines, parsed, translated
 from tallymark.settings import SettingsError
 
 
@@ -16,10 +20,29 @@ def test_the_users_options_win_over_ours():
     assert (made["fetch.max.bytes"], made["linger.ms"], made["sasl.password"]) == ("5", 0, "s=cret")
 
 
-@pytest.mark.parametrize("bad", ["", "acks", "=1"])
+@pytest.mark.parametrize("bad", ["", "s3cret", "=s3cret"])
 def test_an_option_needs_a_name_and_a_value(bad):
-    with pytest.raises(SettingsError, match="name=value"):
-        parsed([bad])
+    with pytest.raises(SettingsError, match="number 2 in the list is not of the form name=value") as told:
+        parsed(["sasl.password=ab", bad])
+    assert "s3cret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("sasl.mechanizm=s3cret", "sasl.mechanizm: there is no such option"),
+        ("security.protocol=s3cret", "security.protocol: its value is not taken"),
+        ("ssl.key.pem=s3cret", "ssl.key.pem: its value is not taken"),
+        ("error_cb=s3cret", "error_cb: its value is not taken"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Producer, AdminClient, Consumer])
+def test_an_option_that_is_not_taken_is_named_without_its_value(kind, option, why):
+    options = ["security.protocol=ssl", option]
+    chosen = configuration(["127.0.0.1:1"], options) | ({"group.id": "g"} if kind is Consumer else {})
+    with pytest.raises(SettingsError, match=f"log.kafka_options: {why}") as told:
+        client(kind, chosen, options)
+    assert "s3cret" not in "".join(traceback.format_exception(told.value))
 
 
 @pytest.mark.parametrize(
@@ -44,3 +67,10 @@ def test_a_lost_connection_is_a_warning_since_nothing_is_lost(caplog):
         ("WARNING", "connection to a:1 lost"),
         ("INFO", "connected"),
     ]
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError._TRANSPORT, KafkaError._DESTROY_BROKER, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TIMED_OUT]
+)
+def test_brokers_that_are_away_may_be_asked_again(code):
+    assert isinstance(translated(KafkaError(code), "a question", brokers=["a:1"]), LogUnreachable)

@@ -38,6 +38,7 @@ HEADERS = st.builds(
     events=st.integers(0, 2**32 - 1),
     instance=st.integers(0, 2**63 - 1),
     sequence=st.integers(0, 2**64 - 1),
+    partitions=st.integers(0, 2**32 - 1),
     partition_by=st.text(st.characters(codec="utf-8"), max_size=100),
 )
 
@@ -48,7 +49,7 @@ def test_a_header_is_read_as_it_was_written(header):
 
 
 def test_a_message_becomes_a_record():
-    header = Header(events=5, instance=7, sequence=9, partition_by="id")
+    header = Header(events=5, instance=7, sequence=9, partitions=2, partition_by="id")
     others = [("traceparent", b"00-1"), ("nothing", None)]
     assert record_of(Message([*others, (HEADER, encode(header))])) == Record(3, 17, 1_000, 5, 7, 9, b"frame")
     assert record_of(Message([(HEADER, encode(header))], value=None)).payload == b""
@@ -63,6 +64,6 @@ def test_what_is_not_ours_is_damage_with_its_place(headers):
 
 
 def test_a_newer_version_asks_for_a_newer_release():
-    content = b"\2" + encode(Header(1, 2, 3, "id"))[1:]
+    content = b"\2" + encode(Header(1, 2, 3, 4, "id"))[1:]
     with pytest.raises(NotOurs, match=r"version 2; this release reads 1: upgrade it"):
         decode(content)

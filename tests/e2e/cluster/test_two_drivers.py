@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,12 +27,11 @@ class Drivers:
 
 
 @pytest.fixture(scope="module")
-def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
-    with Cluster(tmp_path_factory.mktemp("drivers")) as cluster:
-        front = cluster.host("front", "collector,query,keeper").start()
-        first = cluster.host("first", "pipeline").start()
-        second = cluster.host("second", "pipeline").start()
-        yield Drivers(front, first, second)
+def drivers(cluster: Cluster) -> Drivers:
+    front = cluster.host("front", "collector,query,keeper").start()
+    first = cluster.host("first-driver", "pipeline").start()
+    second = cluster.host("second-driver", "pipeline").start()
+    return Drivers(front, first, second)
 
 
 class Sender:
