@@ -62,14 +62,15 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
     )
 
 
-def fill_embedded(conditions: Conditions) -> Work:
+def fill_embedded(conditions: Conditions, *, claimed: int | None = None) -> Work:
     """The work of the other pipelines, in this machine's files."""
-    return fill_log(conditions, Settings(data=str(conditions.folder / "pipeline-log")))
+    return fill_log(conditions, Settings(data=str(conditions.folder / "pipeline-log")), claimed=claimed)
 
 
-def fill_log(conditions: Conditions, settings: Settings) -> Work:
-    """5 M ids to be claimed, then what is counted; in the log that the settings name."""
-    claimed = conditions.choose(full=5_000_000, quick=1_000_000)
+def fill_log(conditions: Conditions, settings: Settings, *, claimed: int | None = None) -> Work:
+    """Ids to be claimed, 5 M unless said otherwise, then what is counted; in the log that the settings name."""
+    if claimed is None:
+        claimed = conditions.choose(full=5_000_000, quick=1_000_000)
     # A batch holds nearly 400,000. So that the last is not small: 3 and 5 of them; quick, 1 and 2.
     warm = conditions.choose(full=1_000_000, quick=300_000)
     counted = conditions.choose(full=2_150_000, quick=880_000)

@@ -21,6 +21,9 @@ from tallymark.settings import Settings
 from tallymark.store import deltas, open_store
 from tallymark.store.model import Ledger, Stretch, StretchResult
 
+# The page asks every few seconds, and the machine may be busy: the default of 5 s is too close.
+expect.set_options(timeout=30_000)
+
 SERVE = "import sys; from tallymark.query.service import run; from tallymark.settings import load; "
 SERVE += "sys.exit(run(load(environment={}, flags={'data': sys.argv[1], 'query.port': int(sys.argv[2])})))"
 
