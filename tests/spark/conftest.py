@@ -1,4 +1,4 @@
-"""One Spark session for all tests here; every test has a data folder of its own."""
+"""One Spark session for all tests here, which ends with them; every test has a data folder of its own."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tallymark.pipeline.session import start_session
 from tallymark.settings import Settings
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory):
     session = start_session(Settings(data=str(tmp_path_factory.mktemp("spark"))))
     yield session
