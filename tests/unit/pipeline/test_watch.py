@@ -25,16 +25,17 @@ def test_executors_that_come_and_go_are_no_reason():
         looks.append(1)
         return present[len(looks) % len(present)]
 
-    now = iter(range(0, 10_000_000, 10))
+    now, stopping = iter(range(0, 10_000_000, 10)), threading.Event()
     with Watch(
         executors,
         lambda: None,
-        stopping=threading.Event(),
+        stopping=stopping,
         patience_s=35,
         every_s=0.001,
         clock=lambda: float(next(now)),
     ):
         until(lambda: len(looks) > 50, "many looks")
+    assert not stopping.is_set()
 
 
 def test_a_stop_cancels_what_waits():
