@@ -261,6 +261,7 @@ def test_a_long_answer_that_does_not_come_does_not_hold_up_the_stop(
     with collector.connect() as client:
         begun(client, "/long")
         collector.stop()
+        assert _refused(collector), "it has ended, though the answer is still owed"
 
 
 def _refused(collector: Any) -> bool:
