@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -22,7 +23,7 @@ from tallymark.pipeline.placement import Placement
 from tallymark.pipeline.salvage import is_away, salvage
 from tallymark.pipeline.session import is_cluster
 from tallymark.pipeline.sink import BatchSink, decode_results
-from tallymark.pipeline.source import NAME, PLAN, Plan, encode_plan, next_offsets, tasks
+from tallymark.pipeline.source import NAME, PLAN, Plan, encode_plan, next_offsets, planned_until, tasks, tasks_until
 from tallymark.pipeline.watch import Watch
 from tallymark.settings import Settings
 from tallymark.store.model import Stretch, StretchResult
@@ -53,7 +54,7 @@ class Job:
         self._stopping = stopping
         self._name = name
         self._placement = Placement(session.sparkContext) if is_cluster(settings) else None
-        self._sink = BatchSink(store, count=self._placement.count if self._placement else None)
+        self._sink = BatchSink(store)
         self._log = logs.open_reader(settings, "events")
         self.plan = Plan(
             log=logs.address(settings, "events"),
@@ -62,7 +63,7 @@ class Job:
             horizon_ms=settings.pipeline.horizon_s * 1000,
             max_events=settings.pipeline.max_batch_events,
             max_bytes=settings.pipeline.max_batch_bytes,
-            only_plan=self._placement is not None,
+            only_bounds=self._placement is not None,
         )
 
     def prepare(self, *, skip_lost: bool = False) -> None:
@@ -125,8 +126,15 @@ class Job:
         return decode_results(batch.toArrow()["result"].to_pylist())
 
     @property
-    def _checkpoints(self) -> Any:
+    def _checkpoints(self) -> Path:
         return self._settings.scratch_folder / "checkpoints"
+
+    def _counted(self, batch: Any, batch_id: int, checkpoint: Path) -> list[bytes]:
+        """The rows of a batch of the stream. One action a batch: a second one would count every stretch again."""
+        if self._placement is None:
+            rows: list[bytes] = batch.toArrow()["result"].to_pylist()
+            return rows
+        return self._placement.count(tasks_until(self.plan, planned_until(checkpoint, batch_id)))
 
     def _stream(self, ready: Callable[[], None]) -> None:
         # A new, empty folder every time: with an old one Spark replays its own planned range and never asks the store.
@@ -137,7 +145,7 @@ class Job:
             self._session.readStream.format(NAME)
             .option(PLAN, encode_plan(self.plan))
             .load()
-            .writeStream.foreachBatch(self._sink)
+            .writeStream.foreachBatch(lambda batch, batch_id: self._sink(self._counted(batch, batch_id, checkpoint)))
             .option("checkpointLocation", str(checkpoint.absolute()))
             .trigger(processingTime=f"{self._settings.pipeline.trigger_ms} milliseconds")
             .start()

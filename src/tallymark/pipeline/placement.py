@@ -1,8 +1,8 @@
 """Placement on a cluster: a partition is counted by the same executor, where its claim table lies, while that lives.
 
 Spark gives a task to whichever executor is free; the claim tables would wander with the partitions and every machine
-would have to hold them all. So on a cluster the stream only plans, and the stretches it planned are counted by tasks
-that name their executor. One that is lost is replaced by another, which catches up from the log.
+would have to hold them all. So on a cluster the stream only says how far each batch goes, and its stretches are counted
+by tasks that name their executor. One that is lost is replaced by another, which catches up from the log.
 """
 
 import pickle
@@ -54,6 +54,8 @@ class Placement:
 
     def count(self, tasks: Sequence[Task]) -> list[bytes]:
         """One encoded result a task."""
+        if not tasks:
+            return []
         self._partitions.update(task.stretch.partition for task in tasks)
         places = self._places()
         counted: list[bytes] = (

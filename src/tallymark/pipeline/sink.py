@@ -1,18 +1,13 @@
 """The other seam to Spark: a micro-batch's results become one transaction of the store."""
 
-import pickle
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tallymark import telemetry
 from tallymark.store.model import StretchResult
 from tallymark.store.protocol import Sink
-
-if TYPE_CHECKING:
-    from tallymark.pipeline.source import Task
 
 BATCHES = telemetry.counter("tallymark_pipeline_batches_total", "micro-batches applied")
 EVENTS = telemetry.counter("tallymark_pipeline_events_total", "events by what became of them", ("outcome",))
@@ -23,26 +18,15 @@ for _outcome in OUTCOMES:
 
 
 class BatchSink:
-    """`foreachBatch`: it raises when the store does, since a batch function that returns is committed."""
+    """Takes the rows of a batch; it raises when the store does, since a batch function that returns is committed."""
 
-    def __init__(
-        self,
-        store: Sink,
-        *,
-        count: "Callable[[Sequence[Task]], list[bytes]] | None" = None,
-        clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
-    ) -> None:
-        """With `count` the batch holds tasks that are still to be counted; else their results."""
+    def __init__(self, store: Sink, *, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
         self._store = store
-        self._count = count
         self._clock_ms = clock_ms
         self.failure: Exception | None = None
+        """the store's, not the tasks'"""
 
-    def __call__(self, batch: Any, batch_id: int) -> None:
-        """One action a batch: a second one would count every stretch again."""
-        rows: list[bytes] = batch.toArrow()["result"].to_pylist()
-        if self._count is not None:
-            rows = self._count([pickle.loads(row) for row in rows]) if rows else []
+    def __call__(self, rows: Sequence[bytes]) -> None:
         results = decode_results(rows)
         try:
             self.apply(results)

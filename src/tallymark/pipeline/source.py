@@ -5,12 +5,14 @@ and opens the log and the store where it runs. `partitions()` runs once a batch 
 stretch, so that a retried task counts with the same ones.
 """
 
+import json
 import pickle
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
@@ -43,8 +45,8 @@ class Plan:
     """only for a batch read: exactly these"""
     only_meters: frozenset[int] | None = None
     """only for a batch read: of the live meters just these"""
-    only_plan: bool = False
-    """the stream hands on the tasks themselves, to be counted where `placement` says"""
+    only_bounds: bool = False
+    """the stream only says how far a batch goes; `placement` counts it"""
 
 
 def encode_plan(plan: Plan) -> str:
@@ -67,13 +69,6 @@ class Task(InputPartition):  # type: ignore[misc]
     live: LiveMeters
     skip: frozenset[int] = field(default_factory=frozenset)
     """offsets before the stretch that were buried because they killed their task"""
-
-
-@dataclass
-class Planned(InputPartition):  # type: ignore[misc]
-    """All stretches of a batch on their way to where they are counted: one small task of Spark carries them."""
-
-    tasks: list[Task]
 
 
 class TallymarkSource(DataSource):  # type: ignore[misc]
@@ -123,22 +118,11 @@ class StretchStream(DataSourceStreamReader):  # type: ignore[misc]
             }
         )
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Task | Planned]:
-        applied = next_offsets(self._plan)
-        stretches = []
-        for partition in sorted(end, key=int):
-            # Clipped: what another driver applied meanwhile need not be counted again.
-            first = max(start[partition], applied[int(partition)])
-            if first < end[partition]:
-                stretches.append(Stretch(int(partition), first, end[partition]))
-        planned = tasks(self._plan, stretches)
-        return [Planned(planned)] if self._plan.only_plan else planned
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Task]:
+        return [] if self._plan.only_bounds else tasks_until(self._plan, end)
 
-    def read(self, part: Task | Planned) -> "Iterator[pa.RecordBatch]":
-        if isinstance(part, Planned):
-            yield from (_row(task, pickle.dumps(task)) for task in part.tasks)
-        else:
-            yield _row(part, count(part))
+    def read(self, task: Task) -> "Iterator[pa.RecordBatch]":
+        yield _row(task, count(task))
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to do: the sink's transaction was the commit."""
@@ -162,6 +146,29 @@ def next_offsets(plan: Plan) -> dict[int, int]:
     log = open_log(plan.log)
     applied = _sink(plan.store).applied(log.identity)
     return {partition: applied.get(partition, at.first) for partition, at in log.positions().items()}
+
+
+def tasks_until(plan: Plan, end: dict[str, int]) -> list[Task]:
+    """From the store's positions, so that what another driver applied meanwhile is not counted again."""
+    applied = next_offsets(plan)
+    return tasks(
+        plan,
+        [
+            Stretch(int(partition), applied[int(partition)], end[partition])
+            for partition in sorted(end, key=int)
+            if applied[int(partition)] < end[partition]
+        ],
+    )
+
+
+def planned_until(checkpoint: Path, batch_id: int) -> dict[str, int]:
+    """How far a batch goes, as Spark wrote it into the query's log of offsets before the batch began.
+
+    The log's format has to outlive Spark's versions, since a query goes on from it after an upgrade: a line with the
+    version, one with the settings, one with the offsets of each source.
+    """
+    *_, offsets = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
+    return cast(dict[str, int], json.loads(offsets))
 
 
 def tasks(plan: Plan, stretches: Sequence[Stretch]) -> list[Task]:

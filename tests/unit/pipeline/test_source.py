@@ -1,6 +1,7 @@
 """The seam to Spark: what the planner says, without a Spark."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from tallymark import store as stores
 from tallymark.log.protocol import Outgoing
 from tallymark.pipeline import source
 from tallymark.pipeline.session import _configuration
-from tallymark.pipeline.source import Plan, StretchStream, decode_plan, encode_plan
+from tallymark.pipeline.source import Plan, StretchStream, decode_plan, encode_plan, planned_until, tasks_until
 from tallymark.settings import Settings
 from tallymark.store import open_store
 from tallymark.store.model import Ledger, Stretch, StretchResult
@@ -63,6 +64,21 @@ def test_what_another_driver_applied_is_clipped_from_the_plan(planning):
     apply(store, writer.identity, 1, 0, 2)
     stretches = [task.stretch for task in reader.partitions(start, end)]
     assert stretches == [Stretch(1, 2, 3), *(Stretch(partition, 0, 3) for partition in range(2, 12))]
+
+
+def test_on_a_cluster_the_stream_says_how_far_and_leaves_the_counting_to_others(planning, tmp_path):
+    plan, store, writer = planning
+    bounds = replace(plan, only_bounds=True)
+    reader = StretchStream(encode_plan(bounds))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    assert list(reader.partitions(start, end)) == []
+    offsets = tmp_path / "checkpoint" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "7").write_text(f'v1\n{{"batchTimestampMs":1}}\n{json.dumps(end)}')
+    apply(store, writer.identity, 0, 0, 3)
+    planned = tasks_until(bounds, planned_until(offsets.parent, 7))
+    assert [task.stretch for task in planned] == [Stretch(partition, 0, 3) for partition in range(1, 12)]
 
 
 def test_a_batch_is_bounded_by_events(planning):
