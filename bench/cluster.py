@@ -65,8 +65,8 @@ def servers(folder: Path) -> Iterator[Servers]:
     with ExitStack() as stack:
         yield Servers(
             folder,
-            stack.enter_context(KafkaCluster(folder / "kafka", 3)),
-            stack.enter_context(Cassandra(folder / "cassandra")),
+            stack.enter_context(KafkaCluster(folder / "cluster-kafka", 3)),
+            stack.enter_context(Cassandra(folder / "cluster-cassandra")),
             stack.enter_context(SparkCluster(folder / "spark", workers=2)),
         )
 

@@ -43,7 +43,7 @@ class Run:
 def measure(conditions: Conditions) -> Iterator[Figure]:
     commits = conditions.choose(full=1_500, quick=200)
     groups = list(_commits(commits))
-    with KafkaCluster(conditions.folder / "kafka") as cluster:
+    with KafkaCluster(conditions.folder / "appending") as cluster:
         for name, settings in _ways(conditions, cluster):
             writer = log.open_writer(settings, "events")
             try:
