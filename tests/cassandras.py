@@ -1,4 +1,4 @@
-"""One Cassandra for all tests of a run, and stores in it."""
+"""One Cassandra for all tests that need one, and stores in it."""
 
 import atexit
 import functools
@@ -12,18 +12,28 @@ from lab.cassandra import Cassandra
 from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import connection
 
+_held: list[connection.Session] = []
+
 
 @functools.cache
 def server() -> Cassandra:
-    """Started by the first test that asks for it, and killed when the run ends."""
+    """Started by the first test that asks for it; ended by `stop`, or with the run."""
     folder = Path(tempfile.mkdtemp(prefix="tallymark-cassandra-"))
     # Before the start: what is registered first is done last, when the server is gone.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     cassandra = Cassandra(folder)
     cassandra.start()
     # Held to the end, so that a test's first store does not wait for a connection each time.
-    connection.connect(address(cassandra.port))
+    _held.append(connection.connect(address(cassandra.port)))
     return cassandra
+
+
+def stop() -> None:
+    """After the last folder that needs it: idle, it takes a tenth of a core from the tests that follow."""
+    if _held:
+        _held.pop().close()
+        server().stop()
+        server.cache_clear()
 
 
 def address(port: int, *, name: str = "", **more: Any) -> CassandraAddress:

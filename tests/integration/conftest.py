@@ -1,4 +1,4 @@
-"""Real servers, started once for all tests of this folder."""
+"""Real servers, started once for all tests of this folder, and ended with them."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from lab.kafka import KafkaCluster
 from tallymark.settings import Settings
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     with KafkaCluster(tmp_path_factory.mktemp("kafka") / "cluster") as cluster:
         yield cluster

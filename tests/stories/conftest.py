@@ -10,7 +10,7 @@ from running import Running
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tallymark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     running = Running(tmp_path_factory.mktemp("stories"), settings={"log.partition_by": "key:video"})
     try:
