@@ -215,7 +215,7 @@ class CountingInCassandra(Counting):
         pass
 
 
-CountingInSqlite.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+CountingInSqlite.TestCase.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
 TestCountingInSqlite = CountingInSqlite.TestCase
 CountingInCassandra.TestCase.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)
 TestCountingInCassandra = CountingInCassandra.TestCase
