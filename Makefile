@@ -27,6 +27,10 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	@touch $@ $(VENV)/.run
 
+$(VENV)/.bench: pyproject.toml | setup-test
+	$(BIN)/pip install --quiet --editable ".[dev,bench]"
+	@touch $@
+
 setup-test: $(VENV)/.test ## also what the tests need: linters, a browser, Kafka, Cassandra
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium)
 	@$(BIN)/python -m lab
@@ -40,7 +44,7 @@ test: setup-test ## all tests
 test-quick: setup-test ## the inner loop, under three minutes: no servers
 	$(BIN)/pytest tests/unit
 
-bench: setup-test ## the figures: one table and a JSON file in bench/results
+bench: setup-test $(VENV)/.bench ## the figures: one table and a JSON file in bench/results
 	$(BIN)/python -m bench
 
 bench-cluster: setup-test ## the same on three brokers, two Spark workers and Cassandra

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import cassandra, cluster, collector, end_to_end, idle, kafka, pipeline, report, startup
+from bench import agent, cassandra, client, cluster, collector, end_to_end, idle, kafka, pipeline, report, startup
 from bench.figure import Conditions, Figure
 from bench.machine import machine, versions
 from bench.processes import Broken
@@ -19,6 +19,8 @@ BENCHMARKS: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "startup": startup.measure,
     "idle": idle.measure,
     "end-to-end": end_to_end.measure,
+    "client": client.measure,
+    "agent": agent.measure,
 }
 CLUSTER: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "cluster": cluster.measure,

@@ -13,7 +13,7 @@ from tallymark.commands.command import Command, Group, Parser
 from tallymark.settings import entries
 
 DOCS = Path(__file__).resolve().parent
-STAGES = ("collector", "log", "pipeline", "keeper", "query")
+STAGES = ("client", "collector", "log", "pipeline", "keeper", "query")
 MADE = "<!-- Made by docs/generate.py; change the code instead. -->\n"
 
 SETTINGS_HEAD = """# Settings
@@ -89,7 +89,11 @@ def settings_page() -> str:
 def metrics_page() -> str:
     parts = [METRICS_HEAD]
     for stage in STAGES:
-        rows = [metric for metric in telemetry.METRICS if metric.name.startswith(f"tallymark_{stage}_")]
+        rows = [
+            metric
+            for metric in telemetry.METRICS
+            if metric.name.startswith((f"tallymark_{stage}_", f"tallymark_{stage}s"))
+        ]
         parts.append(f"## {stage}\n")
         table = [
             f"| `{row.name}` | {row.kind} | {', '.join(f'`{label}`' for label in row.labels)} | {row.meaning} |"

@@ -14,7 +14,8 @@ from tallymark.events.bodies import Delivery
 from tallymark.events.clocks import Clocks
 from tallymark.events.validation import validate
 from tallymark.log.protocol import Record
-from tallymark.meters import BUILT_IN, from_mapping
+from tallymark.meters import from_mapping
+from tallymark.meters.model import EVENTS
 from tallymark.store.model import RegisteredMeter
 
 DAY = "2026-11-15"
@@ -50,8 +51,8 @@ def record(events: Iterable[dict], offset: int = 0, *, partition: int = 0, appen
 
 
 def meters(*definitions: dict) -> tuple[RegisteredMeter, ...]:
-    """The built-in meter as number 1, then these."""
-    chosen = [BUILT_IN, *(from_mapping(definition) for definition in definitions)]
+    """The built-in meter `events` as number 1, then these."""
+    chosen = [EVENTS, *(from_mapping(definition) for definition in definitions)]
     return tuple(RegisteredMeter(number, 1, meter, 0) for number, meter in enumerate(chosen, start=1))
 
 

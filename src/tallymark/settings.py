@@ -77,7 +77,9 @@ class LogSettings:
 
 @dataclass
 class PipelineSettings:
-    horizon_s: int = setting(600, "an id seen again within this time of its previous copy is a duplicate")
+    horizon_s: int = setting(
+        600, "an id seen again within this time of its previous copy is a duplicate; at least 11, with Kafka 41"
+    )
     trigger_ms: int = setting(100, "how often the pipeline looks for new frames")
     max_batch_events: int = setting(400_000, "most events in one micro-batch")
     max_batch_bytes: int = setting(128_000_000, "most bytes of frames in one micro-batch")
@@ -139,6 +141,23 @@ class QuerySettings:
 
 
 @dataclass
+class AgentSettings:
+    urls: list[str] = setting([], "where to send; empty is TALLYMARK_URL, else http://127.0.0.1:8080")  # noqa: RUF009
+    server: str = setting("", "name of this machine in the metrics; empty is its host name")
+    every_s: int = setting(1, "how often to measure, in whole seconds")
+    statsd: str = setting("127.0.0.1:8125", "UDP address to listen on for StatsD; `off` does not listen")
+    scrape: list[str] = setting(  # noqa: RUF009
+        [], "Prometheus endpoints to scrape: `URL`, or `NAME=URL` to put `NAME.` before its metrics"
+    )
+    scrape_every_s: int = setting(10, "how often to scrape them")
+    processes: list[str] = setting([], "names of processes whose CPU and memory are measured")  # noqa: RUF009
+    disks: list[str] = setting(["/"], "folders of the disks whose room is measured")  # noqa: RUF009
+    max_metrics: int = setting(20_000, "most metrics of StatsD at once; lines with further names are refused")
+    gauge_keep_s: int = setting(300, "a gauge of StatsD that nobody set for so long is forgotten; 0 keeps it for ever")
+    max_spill_bytes: int = setting(256_000_000, "room on disk for what cannot be sent now")
+
+
+@dataclass
 class Settings:
     """All sections. `data` is where one machine keeps everything."""
 
@@ -151,6 +170,7 @@ class Settings:
     store: StoreSettings = field(default_factory=StoreSettings)
     keeper: KeeperSettings = field(default_factory=KeeperSettings)
     query: QuerySettings = field(default_factory=QuerySettings)
+    agent: AgentSettings = field(default_factory=AgentSettings)
     origins: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -317,6 +337,9 @@ def _spoken(kind: type) -> str:
     return {int: "a whole number", float: "a number", str: "a text", list: "a list"}[cast(Any, kind)]
 
 
+# Over what `resent` allows for: 10 s that clocks differ by (pipeline.claims), and 30 s of Kafka's times (log.kafka).
+# With less, every retry that says `resent` would be set aside.
+LEAST_HORIZON_S, LEAST_HORIZON_KAFKA_S = 11, 41
 _POSITIVE = (1, math.inf)
 _SOME_TIME = (0.001, math.inf)
 # What numbers may be, where it is not just 0 or more.
@@ -332,7 +355,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "log.partitions": (1, 1024),
     "log.segment_bytes": (4096, math.inf),
     # Append times in claim tables are 32 bits of milliseconds: beyond 24 days they could wrap.
-    "pipeline.horizon_s": (1, 20 * 86_400),
+    "pipeline.horizon_s": (LEAST_HORIZON_S, 20 * 86_400),
     "log.replication": (1, 32_767),
     "log.min_in_sync": (1, 32_767),
     "log.delivery_timeout_s": (0.1, 3600),
@@ -349,6 +372,10 @@ _RANGES: dict[str, tuple[float, float]] = {
     "query.port": (0, 65_535),
     "query.max_points": _POSITIVE,
     "query.max_k": _POSITIVE,
+    "agent.every_s": (1, 3600),
+    "agent.scrape_every_s": (1, 3600),
+    "agent.max_metrics": _POSITIVE,
+    "agent.max_spill_bytes": _POSITIVE,
 }
 
 
@@ -374,6 +401,11 @@ def _check(settings: Settings) -> None:
             raise SettingsError(f"{found} must be one of {', '.join(f'`{each}`' for each in allowed)}")
     if settings.log.kind == "kafka" and not settings.log.brokers:
         raise SettingsError('log.kind = \'kafka\' needs log.brokers, for example ["kafka-1:9092", "kafka-2:9092"]')
+    if settings.log.kind == "kafka" and settings.pipeline.horizon_s < LEAST_HORIZON_KAFKA_S:
+        raise SettingsError(
+            f"pipeline.horizon_s = {settings.pipeline.horizon_s} must be at least {LEAST_HORIZON_KAFKA_S} with"
+            " log.kind = 'kafka': clocks may differ by 10 s, Kafka's times by 30 s, and every retry would be set aside"
+        )
     if settings.log.min_in_sync > settings.log.replication:
         raise SettingsError(
             f"log.min_in_sync = {settings.log.min_in_sync} copies cannot be had of log.replication ="

@@ -66,6 +66,17 @@ COLLECTOR_FORWARDED = counter(
     "tallymark_collector_forwarded_total", "requests handed on to the query service", ("outcome",)
 )
 
+COLLECTOR_BAD_CLIENT_HEADERS = counter(
+    "tallymark_collector_bad_client_headers_total",
+    "headers Tallymark-Client that could not be read; their events were taken",
+)
+CLIENTS = gauge("tallymark_clients", "clients that told this collector of themselves within the last hour")
+CLIENT_EVENTS = gauge(
+    "tallymark_client_events",
+    "events of these clients, by what they say became of them since their start",
+    ("outcome",),
+)
+
 KEEPER_FOLDED_DELTAS = counter("tallymark_keeper_folded_deltas_total", "deltas of the journal folded into points")
 KEEPER_FOLDED_POINTS = counter("tallymark_keeper_folded_points_total", "points written by folding")
 KEEPER_ROLLED_SLICES = counter("tallymark_keeper_rolled_slices_total", "slices of closed hours and days rolled up")

@@ -4,20 +4,21 @@ from typing import Any
 
 import pytest
 
-from tallymark.meters.model import BUILT_IN, Meter
+from tallymark.meters.model import EVENTS, METRICS, Meter
 from tallymark.store.protocol import Store, StoreError, UnknownMeter
 
 VIEWS = Meter("views", ("view",), by=("video",), compute=("count", "sum"), where="country = 'KR'", decimals=2)
 
 
-def test_the_meter_events_always_exists(store: Store) -> None:
-    (events,) = store.live_meters().meters
-    assert (events.meter_id, events.version, events.meter) == (1, 1, BUILT_IN)
-    with pytest.raises(StoreError, match="built in"):
-        store.delete_meter("events", now_ms=0)
-    with pytest.raises(StoreError, match="built in"):
-        store.put_meter(Meter("events", ("view",)), now_ms=0)
-    assert store.put_meter(BUILT_IN, now_ms=0) == events
+def test_two_meters_always_exist(store: Store) -> None:
+    found = store.live_meters().meters
+    assert [(each.meter_id, each.version, each.meter) for each in found] == [(1, 1, EVENTS), (2, 1, METRICS)]
+    for each in found:
+        with pytest.raises(StoreError, match="built in"):
+            store.delete_meter(each.meter.name, now_ms=0)
+        with pytest.raises(StoreError, match="built in"):
+            store.put_meter(Meter(each.meter.name, ("view",)), now_ms=0)
+        assert store.put_meter(each.meter, now_ms=0) == each
 
 
 def test_the_same_definition_again_changes_nothing(store: Store) -> None:
@@ -36,13 +37,13 @@ def test_another_definition_is_a_new_version_with_an_id_of_its_own(store: Store)
     assert first.meter_id != second.meter_id
     live = store.live_meters()
     assert live.revision > before.revision
-    assert [meter.meter_id for meter in live.meters] == [1, second.meter_id]
+    assert [meter.meter_id for meter in live.meters] == [1, 2, second.meter_id]
 
 
 def test_a_deleted_meter_defined_again_counts_from_zero(store: Store) -> None:
     first = store.put_meter(VIEWS, now_ms=5)
     store.delete_meter("views", now_ms=6)
-    assert [meter.meter.name for meter in store.meters()] == ["events"]
+    assert [meter.meter.name for meter in store.meters()] == ["events", "metrics"]
     with pytest.raises(UnknownMeter):
         store.delete_meter("views", now_ms=7)
     again = store.put_meter(VIEWS, now_ms=8)

@@ -127,12 +127,15 @@ def test_dead_letters_come_once_and_are_counted_for_ever(store: Store) -> None:
 
 
 def test_when_the_last_dead_letter_came_is_when_it_was_found_however_old_the_record(store: Store) -> None:
-    assert store.last_dead_letter_ms("pipeline") is None
+    assert store.last_dead_letters_ms() == {}
     for start, found_ms in ((0, NOW_MS), (1, NOW_MS + 5), (2, NOW_MS - 7)):
         old = DeadLetter("pipeline", "undecodable", "…", 1, b"x", NOW_MS - 86_400_000, 0, start)
         store.apply([result(start, start + 1, dead=(old,))], now_ms=found_ms)
     store.add_letters("dead-log", Stretch(0, 0, 1), [DeadLetter("collector", "bad_time", "…", 1, b"{}", NOW_MS + 60)])
-    assert (store.last_dead_letter_ms("pipeline"), store.last_dead_letter_ms("collector")) == (NOW_MS + 5, NOW_MS + 60)
+    assert store.last_dead_letters_ms() == {
+        ("pipeline", "undecodable"): NOW_MS + 5,
+        ("collector", "bad_time"): NOW_MS + 60,
+    }
 
 
 def test_letters_of_the_dead_stream_are_taken_once(store: Store) -> None:
@@ -188,13 +191,13 @@ def test_a_broken_meter_is_not_live_until_it_is_redefined(store: Store) -> None:
     store.apply([result(0, 10, broken={views.meter_id: "no such column"})], now_ms=NOW_MS)
     after = store.live_meters()
     assert after.revision > before.revision
-    assert [meter.meter.name for meter in after.meters] == ["events"]
+    assert [meter.meter.name for meter in after.meters] == ["events", "metrics"]
     assert store.meter("views").broken == "no such column"
     assert store.broken_since(views.meter_id) == {0: (0, "no such column")}
     assert store.put_meter(Meter("views", ("view",)), now_ms=NOW_MS).broken == "no such column"
     fresh = store.put_meter(Meter("views", ("view",), by=("video",)), now_ms=NOW_MS)
     assert (fresh.version, fresh.broken) == (2, None)
-    assert [meter.meter.name for meter in store.live_meters().meters] == ["events", "views"]
+    assert [meter.meter.name for meter in store.live_meters().meters] == ["events", "metrics", "views"]
 
 
 def test_followers_get_every_batch_in_order_with_all_its_stretches(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import inspect
 import json
 import re
 import shlex
@@ -12,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from tallymark import cli, settings
+from tallymark import Client, cli, settings
 from tallymark.commands.command import Command, Group, Parser, _with_relative_times, add_output
 from tallymark.events.bodies import Delivery
 from tallymark.events.clocks import Clocks
@@ -183,7 +184,8 @@ def test_every_command_is_documented() -> None:
 def test_every_path_is_documented() -> None:
     nothing = cast(Any, None)
     table = {(route.method, route.path) for route in api.routes(nothing, nothing).table}
-    table = {(method, path) for method, path in table if not path.startswith("/static/")} | {("POST", "/v1/events")}
+    table = {(method, path) for method, path in table if not path.startswith("/static/")}
+    table |= {("POST", "/v1/events"), ("GET", "/v1/clients"), ("GET", "/tallymark.js")}
     documented = {tuple(row[0].strip("`").split(" ")) for row in rows(section("docs/http.md", "Paths"))}
     assert documented == table
 
@@ -255,7 +257,9 @@ def test_every_trade_off_is_a_setting_with_a_price() -> None:
     for what, setting, *_, price in found:
         names = set(re.findall(r"`(\w+\.\w+)`", setting))
         assert names <= known, f"{what}: {names - known}"
-        assert names or "request" in setting, what
+        ours = set(re.findall(r"(\w+)=…", setting))
+        assert ours <= set(inspect.signature(Client).parameters), what
+        assert names or ours or "request" in setting, what
         assert len(price) > 10, what
 
 

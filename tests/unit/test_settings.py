@@ -5,7 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tallymark.settings import _RANGES, Settings, SettingsError, entries, load
+from tallymark.log.kafka.client import SLACK_MS
+from tallymark.pipeline.claims import CLOCKS_MS
+from tallymark.settings import (
+    _RANGES,
+    LEAST_HORIZON_KAFKA_S,
+    LEAST_HORIZON_S,
+    Settings,
+    SettingsError,
+    entries,
+    load,
+)
 
 
 @pytest.fixture
@@ -172,6 +182,16 @@ def test_every_setting_can_be_set_by_a_variable_and_by_a_flag():
         assert (changed.key, changed.value, changed.origin) == (entry.key, entry.default, variable)
         (changed,) = [e for e in entries(load(flags={entry.key: entry.default})) if e.origin != "default"]
         assert (changed.key, changed.value, changed.origin) == (entry.key, entry.default, "flag")
+
+
+def test_a_horizon_within_which_no_retry_could_be_told_is_refused():
+    assert LEAST_HORIZON_S * 1000 > CLOCKS_MS
+    assert LEAST_HORIZON_KAFKA_S * 1000 > CLOCKS_MS + SLACK_MS
+    kafka = {"log.kind": "kafka", "log.brokers": ["kafka:9092"]}
+    for flags, least in (({}, LEAST_HORIZON_S), (kafka, LEAST_HORIZON_KAFKA_S)):
+        assert load(flags={**flags, "pipeline.horizon_s": least}).pipeline.horizon_s == least
+        with pytest.raises(SettingsError, match=rf"pipeline\.horizon_s = {least - 1} .*must be (at least )?{least}"):
+            load(flags={**flags, "pipeline.horizon_s": least - 1})
 
 
 def test_ranges_are_of_settings_that_exist():

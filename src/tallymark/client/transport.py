@@ -1,12 +1,16 @@
 """One HTTP exchange with a Tallymark: the seam under the client and the commands."""
 
-import http.client
-import json
-import ssl
+import select
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+if TYPE_CHECKING:
+    import http.client
+    import socket
 
 
 class BadUrl(ValueError):
@@ -14,21 +18,34 @@ class BadUrl(ValueError):
 
 
 class NoAnswer(Exception):
-    """Nothing came back, so the outcome is unknown: what was asked may or may not have been done."""
+    """Nothing came back, so the outcome is unknown: what was asked may or may not have been done.
+
+    NoAnswer
+    ├── NotConnected    nothing was even sent
+    └── TimedOut        not within the time given
+    """
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class NotConnected(NoAnswer):
+    """No connection came about, so surely nothing was done."""
+
+
+class TimedOut(NoAnswer):
+    """It was sent, or part of it, and the time is over."""
+
+
+class Request(msgspec.Struct, frozen=True):
     """What is asked. `path` begins with a slash and holds the query string."""
 
     method: str
     path: str
     body: bytes | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
+    max_answer_bytes: int | None = None
+    """a body above is no answer; None: whatever comes"""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What came back, whatever its status; header names are in lower case."""
 
     status: int
@@ -41,13 +58,18 @@ class Answer:
 
     @property
     def retry_after_s(self) -> float | None:
-        try:
-            return max(0.0, float(self.headers["retry-after"]))
-        except (KeyError, ValueError):
+        told = self.headers.get("retry-after")
+        if told is None:
             return None
+        try:
+            return max(0.0, float(told))
+        except ValueError:
+            return _seconds_until(told, self.headers.get("date"))
 
     def json(self) -> Any:
         """The body as JSON; None if it is not."""
+        import json
+
         try:
             return json.loads(self.body)
         except ValueError:
@@ -67,58 +89,145 @@ class Transport(Protocol):
 class HttpTransport:
     """One kept-alive connection, for one thread at a time."""
 
-    def __init__(self, url: str, *, key: str | None = None, timeout_s: float = 30.0) -> None:
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        try:
-            port = parts.port
-        except ValueError:
-            raise BadUrl(f"{url} has no usable port; use the form http://127.0.0.1:8080") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadUrl(f"{url} is no address of a Tallymark; use the form http://127.0.0.1:8080")
+    def __init__(
+        self, url: str, *, key: str | None = None, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+    ) -> None:
+        parts, port = split_url(url)
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._prefix = parts.path.rstrip("/")
-        self._headers = {"accept": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
-        self._timeout_s = timeout_s
-        if parts.scheme == "https":
-            self._connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                parts.hostname, port, timeout=timeout_s, context=ssl.create_default_context()
-            )
-        else:
-            self._connection = http.client.HTTPConnection(parts.hostname, port, timeout=timeout_s)
+        self._headers = {
+            "accept": "application/json",
+            **({"authorization": f"Bearer {checked_key(key)}"} if key else {}),
+        }
+        self._timeout_s, self._connect_timeout_s = timeout_s, connect_timeout_s
+        self._connection = _connection(parts, port)
 
     def exchange(self, request: Request, *, timeout_s: float | None = None) -> Answer:
+        from http.client import HTTPException
+
+        self._drop_if_stale()
         reused = self._connection.sock is not None
         try:
             return self._exchange(request, timeout_s or self._timeout_s)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, HTTPException) as error:
             self.close()
             # A server may close an idle connection at the very moment it is used again. Asking twice is harmless for
             # a GET; anything else has an unknown outcome, which only the caller can judge.
             if not (reused and request.method == "GET" and isinstance(error, ConnectionError)):
-                raise NoAnswer(f"no answer from {self.url}: {_reason(error)}") from error
+                raise self._no_answer(error) from error
         try:
             return self._exchange(request, timeout_s or self._timeout_s)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, HTTPException) as error:
             self.close()
-            raise NoAnswer(f"no answer from {self.url}: {_reason(error)}") from error
+            raise self._no_answer(error) from error
 
     def _exchange(self, request: Request, timeout_s: float) -> Answer:
-        self._connection.timeout = timeout_s
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(timeout_s)
+        if self._connection.sock is None:
+            self._connect(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        self._connection.sock.settimeout(timeout_s)
         headers = {**self._headers, **request.headers}
         self._connection.request(request.method, self._prefix + request.path, body=request.body, headers=headers)
+        # The time that is left is for all of the answer: see BoundedResponse.
+        self._connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
         response = self._connection.getresponse()
-        body = response.read()
+        body = self._body(response, request.max_answer_bytes)
         return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
+
+    def _body(self, response: "http.client.HTTPResponse", max_bytes: int | None) -> bytes:
+        if max_bytes is None:
+            return response.read()
+        if response.length is not None and response.length <= max_bytes:
+            return response.read()
+        body = response.read(max_bytes + 1) if response.length is None else b""
+        if response.length is None and len(body) <= max_bytes:
+            return body
+        self.close()
+        raise NoAnswer(f"no answer from {self.url}: more than {max_bytes:,} bytes, which no Tallymark says")
+
+    def _connect(self, timeout_s: float) -> None:
+        self._connection.timeout = min(timeout_s, self._connect_timeout_s or timeout_s)
+        try:
+            self._connection.connect()
+        except OSError as error:
+            self.close()
+            raise NotConnected(f"no answer from {self.url}: {_reason(error, connecting=True)}") from error
+
+    def _drop_if_stale(self) -> None:
+        """Most closings of an idle connection can be seen before it is used again: it has something to read."""
+        if self._connection.sock is not None and _is_readable(self._connection.sock):
+            self.close()
+
+    def _no_answer(self, error: Exception) -> NoAnswer:
+        kind = TimedOut if isinstance(error, TimeoutError) else NoAnswer
+        return kind(f"no answer from {self.url}: {_reason(error)}")
 
     def close(self) -> None:
         self._connection.close()
 
 
-def _reason(error: Exception) -> str:
+def split_url(url: str) -> tuple[SplitResult, int | None]:
+    """The parts of an address, and its port; raises BadUrl."""
+    parts = urlsplit(url if "//" in url else f"http://{url}")
+    try:
+        port = parts.port
+    except ValueError:
+        raise BadUrl(f"{url} has no usable port; use the form http://127.0.0.1:8080") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadUrl(f"{url} is no address of a Tallymark; use the form http://127.0.0.1:8080")
+    return parts, port
+
+
+def _connection(parts: SplitResult, port: int | None) -> "http.client.HTTPConnection":
+    # Here and not above: `http.client` brings ssl and email, which a program that only imports the client never needs.
+    from tallymark.client.bounded import BoundedResponse
+
+    assert parts.hostname
+    # With a port always: without one, http.client looks for it in the host, and finds one in an IPv6 address.
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        from tallymark.client.tls import TlsConnection
+
+        connection = TlsConnection(parts.hostname, 443 if port is None else port)
+    else:
+        from http.client import HTTPConnection
+
+        connection = HTTPConnection(parts.hostname, 80 if port is None else port)
+    connection.response_class = BoundedResponse
+    return connection
+
+
+def checked_key(key: str) -> str:
+    """A key that can stand in a header; raises ValueError, which does not show it."""
+    if not key.isprintable() or any(ord(letter) > 255 for letter in key):
+        raise ValueError("key has a character that cannot stand in a header, a line break perhaps; use printable ASCII")
+    return key
+
+
+def _seconds_until(date: str, now: str | None) -> float | None:
+    """From the sender's own `now` if it is known: then it does not matter whether our clocks agree."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        end = parsedate_to_datetime(date).timestamp()
+        begin = time.time() if now is None else parsedate_to_datetime(now).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, end - begin)
+
+
+def _is_readable(sock: "socket.socket") -> bool:
+    # `select` cannot take descriptors above 1,023, `poll` is not on Windows.
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([sock], [], [], 0)[0])
+
+
+def _reason(error: Exception, *, connecting: bool = False) -> str:
     if isinstance(error, TimeoutError):
-        return "timed out"
+        return "connecting timed out" if connecting else "timed out"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     return str(error) or type(error).__name__

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from tallymark import telemetry
-from tallymark.collector import health
+from tallymark.collector import health, snippet
 from tallymark.collector.body import ClientGone, Reader
+from tallymark.collector.clients import Clients
 from tallymark.collector.forward import Forwarder
 from tallymark.collector.intake import Intake
 from tallymark.collector.pressure import Budget, Holding
@@ -44,7 +45,7 @@ class Origins:
             ("access-control-allow-methods", "POST"),
             (
                 "access-control-allow-headers",
-                "content-type, content-encoding, idempotency-key, tallymark-sent-at, authorization",
+                "content-type, content-encoding, idempotency-key, tallymark-sent-at, tallymark-client, authorization",
             ),
             ("access-control-max-age", "86400"),
         ]
@@ -69,6 +70,7 @@ class App:
         self._intake, self._readiness, self._forwarder = intake, readiness, forwarder
         self._callers = callers
         self._origins, self._reader, self._budget, self._run_folder = origins, reader, budget, run_folder
+        self._clients = Clients()
         self._instance = instance
         self._statuses = {status: telemetry.COLLECTOR_REQUESTS.labels(str(status)) for status in STATUSES}
 
@@ -96,6 +98,8 @@ class App:
                 raise Problem(
                     405, "wrong_method", f"{scope.method} /v1/events; use POST", headers={"allow": "POST, OPTIONS"}
                 )
+            if (said := scope.headers.get("tallymark-client")) is not None:
+                self._clients.note(said)
             answer = await self._intake.answer(scope, proto)
         except ClientGone:
             proto.response_empty(400, [("connection", "close")])
@@ -120,7 +124,14 @@ class App:
             case "/readyz":
                 status, report = await self._readiness.report()
                 _json(proto, status, report)
+            case "/v1/clients":
+                _only_get(scope)
+                _json(proto, 200, self._clients.report())
+            case snippet.PATH:
+                _only_get(scope)
+                _script(proto, scope)
             case "/metrics":
+                self._clients.publish()
                 proto.response_bytes(200, METRICS_HEADERS, health.metrics(self._run_folder, self._instance))
             case _:
                 with Holding(self._budget) as held:
@@ -134,6 +145,21 @@ def _declared(scope: Scope) -> str | None:
     if declared is None and scope.headers.get("transfer-encoding") is None:
         return "0"
     return declared
+
+
+def _only_get(scope: Scope) -> None:
+    if scope.method not in ("GET", "HEAD"):
+        raise Problem(405, "wrong_method", f"{scope.method} {scope.path}; use GET", headers={"allow": "GET, HEAD"})
+
+
+def _script(proto: Any, scope: Scope) -> None:
+    script = snippet.snippet()
+    if script.is_known(scope.headers.get("if-none-match")):
+        proto.response_empty(304, script.headers)
+    elif scope.method == "HEAD":
+        proto.response_empty(200, script.headers)
+    else:
+        proto.response_bytes(200, script.headers, script.content)
 
 
 def _json(proto: Any, status: int, content: Mapping[str, Any]) -> None:

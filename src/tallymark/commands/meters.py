@@ -107,13 +107,16 @@ def _planned(arguments: argparse.Namespace, transport: HttpTransport) -> Any:
 
     wanted = read_file(arguments.file)
     keys = ("name", "event", "by", "compute", "value", "each", "where", "decimals")
-    current = []
-    for found in ask(transport, "GET", "/v1/meters").get("meters", []):
+    current, registered = [], ask(transport, "GET", "/v1/meters").get("meters", [])
+    for found in registered:
         try:
             current.append(from_mapping({key: found[key] for key in keys if found.get(key) is not None}))
         except MeterError as error:
             raise CommandFailed(f"the service's meter {found.get('name')} cannot be read here: {error}") from error
-    return plan(current, wanted)
+    try:
+        return plan(current, wanted, built_in={found["name"] for found in registered if found.get("built_in")})
+    except MeterError as error:
+        raise CommandFailed(f"{error}; nothing was changed") from None
 
 
 def _show_plan(arguments: argparse.Namespace, planned: Any, *, done: bool = False) -> int:

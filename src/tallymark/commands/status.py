@@ -3,7 +3,8 @@
 import argparse
 from typing import Any
 
-from tallymark.commands.command import Command
+from tallymark.client.transport import HttpTransport
+from tallymark.commands.command import Command, CommandFailed
 from tallymark.commands.output import cell, print_json
 from tallymark.commands.service import add_url, ask, connect
 
@@ -11,13 +12,36 @@ TERMS = ("counted", "duplicate", "dead", "aside", "unmatched", "in_flight")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    status = ask(connect(arguments), "GET", "/v1/status")
+    transport = connect(arguments)
+    status = ask(transport, "GET", "/v1/status")
+    drops = _drops(_clients(transport))
+    if drops:
+        status = {**status, "healthy": False, "problems": [*(status.get("problems") or []), *drops]}
     if arguments.output == "json":
         print_json(status)
     else:
         for line in screen(status):
             print(line)
     return 0 if status.get("healthy") else 1
+
+
+def _clients(transport: HttpTransport) -> dict[str, Any]:
+    """What the clients of the collector that answers say of themselves; nothing if it is a query node."""
+    try:
+        return ask(transport, "GET", "/v1/clients")
+    except CommandFailed:
+        return {}
+
+
+def _drops(clients: dict[str, Any]) -> list[str]:
+    """One line if clients dropped something lately: such events are lost, and no other figure shows them."""
+    dropping = clients.get("dropping") or {}
+    if not dropping.get("clients"):
+        return []
+    return [
+        f"{dropping['clients']:,} clients dropped events within the last hour, {dropping['dropped']:,} in all:"
+        " see GET /v1/clients"
+    ]
 
 
 def screen(status: dict[str, Any]) -> list[str]:

@@ -29,6 +29,10 @@ __all__ = [
 ]
 
 _KEY = b"tallymark.frame"
+_NULLS = b"tallymark.nulls"
+# Columns that nearly always hold nothing. A frame says if they do, and then a reader of some columns leaves them out:
+# 2 of the 20 ms that 200 frames of 1,000 events take. Frames that say nothing were written before, and are read whole.
+_SPARSE = ("resent", "rest")
 # Without threads: handing a frame's small buffers to a pool costs four times what compressing them does.
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
@@ -52,7 +56,7 @@ class FrameDamaged(FrameError):
 def encode(batch: pa.RecordBatch) -> bytes:
     """One frame. `frames` splits what is too large for one."""
     stream = pa.BufferOutputStream()
-    batch = batch.replace_schema_metadata({_KEY: VERSION})
+    batch = batch.replace_schema_metadata({_KEY: VERSION, _NULLS: _empty(batch)})
     with pa.ipc.new_stream(stream, batch.schema, options=_OPTIONS) as writer:
         writer.write_batch(batch)
     return bytes(stream.getvalue())
@@ -74,7 +78,10 @@ def frames(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
 
 
 def decode(payload: bytes, *, only: Collection[str] | None = None) -> pa.RecordBatch:
-    """The events of a frame, or just the columns named in `only`; raises UnknownFrameVersion or FrameDamaged."""
+    """The events of a frame, or just the columns named in `only`; raises UnknownFrameVersion or FrameDamaged.
+
+    Of the columns `resent` and `rest` in `only`, one without any value may be missing.
+    """
     try:
         with pa.ipc.open_stream(payload, options=_READ_OPTIONS) as reader:
             schema = reader.schema
@@ -98,8 +105,15 @@ def _read_options(schema: pa.Schema, only: Collection[str] | None) -> pa.ipc.Ipc
     """Without threads: for buffers this small handing them to Arrow's pool costs five times the decompression."""
     if only is None:
         return pa.ipc.IpcReadOptions(use_threads=False)
-    included = [number for number, name in enumerate(schema.names) if name in only]
+    said = (schema.metadata or {}).get(_NULLS, b"").split(b",")
+    nulls = {name for name in _SPARSE if name.encode() in said}
+    included = [number for number, name in enumerate(schema.names) if name in only and name not in nulls]
     return pa.ipc.IpcReadOptions(use_threads=False, included_fields=included)
+
+
+def _empty(batch: pa.RecordBatch) -> bytes:
+    names = [name for name in _SPARSE if name in batch.schema.names]
+    return ",".join(name for name in names if batch.column(name).null_count == batch.num_rows).encode()
 
 
 def _check_version(metadata: dict[bytes, bytes] | None) -> None:

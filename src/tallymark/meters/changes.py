@@ -1,10 +1,11 @@
 """What applying a file of meters would do to the ones that are there."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tallymark.meters.definition import KEYS, to_mapping
-from tallymark.meters.model import BUILT_IN, Meter
+from tallymark.meters.errors import Flaw, MeterError
+from tallymark.meters.model import Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,17 @@ class Plan:
     """there, but not in the file: kept, unless one asks to prune"""
 
 
-def plan(current: Iterable[Meter], wanted: Iterable[Meter]) -> Plan:
-    """From the meters of the store to those of a file; the built-in one takes no part."""
-    present = {meter.name: meter for meter in current if meter.name != BUILT_IN.name}
-    listed = {meter.name: meter for meter in wanted if meter.name != BUILT_IN.name}
+def plan(current: Iterable[Meter], wanted: Iterable[Meter], *, built_in: Collection[str] = ()) -> Plan:
+    """From the meters of the store to those of a file; those that are `built_in` there take no part.
+
+    A file that defines one of them otherwise is refused as a whole, before anything is changed.
+    """
+    known = {meter.name: meter for meter in current}
+    listed = {meter.name: meter for meter in wanted if meter.name not in built_in or meter != known[meter.name]}
+    if redefined := [name for name in listed if name in built_in]:
+        detail = "the meter {!r} is built in and cannot be redefined; choose another name"
+        raise MeterError(Flaw("built_in", detail.format(name), "name") for name in redefined)
+    present = {name: meter for name, meter in known.items() if name not in built_in}
     both = [(present[name], meter) for name, meter in listed.items() if name in present]
     return Plan(
         added=tuple(meter for name, meter in listed.items() if name not in present),

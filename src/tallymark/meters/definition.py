@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tallymark.meters.errors import Flaws, Path, nearest, shown
 from tallymark.meters.expression import MAX_NAME, ExpressionError, parse
-from tallymark.meters.model import AGGREGATES, BUILT_IN, Meter
+from tallymark.meters.model import AGGREGATES, EVENTS, Meter
 
 KEYS = ("name", "event", "by", "compute", "value", "each", "where", "decimals")
 MAX_BY = 16
@@ -53,8 +53,8 @@ def read(mapping: object, *, at: Path, flaws: Flaws, name: str | None = None) ->
     if not isinstance(mapping, Mapping):
         flaws.add("wrong_type", f"a meter is a mapping with keys like name and event, not {shown(mapping)}", at)
         return None
-    if name in (None, BUILT_IN.name) and {"name": name, **mapping} == to_mapping(BUILT_IN):
-        return BUILT_IN  # what GET shows can be sent back
+    if name in (None, EVENTS.name) and {"name": name, **mapping} == to_mapping(EVENTS):
+        return EVENTS  # what GET shows can be sent back
     before = len(flaws.found)
     meter = _Definition(mapping, at, flaws, name).meter()
     return meter if len(flaws.found) == before else None
@@ -101,7 +101,7 @@ class _Definition:
             return ""
         if self._address is not None and given != self._address:
             self._add("conflict", f"the definition is named {given!r}, the address {self._address!r}", "name")
-        if given == BUILT_IN.name:
+        if given == EVENTS.name:
             self._add(
                 "built_in", f"the meter {given!r} is built in and cannot be redefined; choose another name", "name"
             )
@@ -113,7 +113,7 @@ class _Definition:
         names = self._words("event", "the name of an event")
         for path, name in names:
             if name == _EVERY_EVENT:
-                detail = f"only the built-in meter {BUILT_IN.name!r} counts every event; name the events"
+                detail = f"only the built-in meter {EVENTS.name!r} counts every event; name the events"
                 self._flaws.add("bad_event", detail, path)
             elif not _EVENT.fullmatch(name):
                 rule = "a letter or _, then up to 127 letters, digits and _ . : -"

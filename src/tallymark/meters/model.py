@@ -28,4 +28,9 @@ class Meter:
         return (*self.by, "metric") if self.each else self.by
 
 
-BUILT_IN = Meter(name="events", events=(), by=("event",))
+EVENTS = Meter("events", events=(), by=("event",))
+METRICS = Meter("metrics", events=("metrics",), by=("server",), compute=AGGREGATES, each="values")
+
+BUILT_IN = {meter.name: meter for meter in (EVENTS, METRICS)}
+"""Every store has them. The name `events` is nobody else's; a meter `metrics` that a user made before there was one
+built in stays that user's (see `RegisteredMeter.built_in`)."""

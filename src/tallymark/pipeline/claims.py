@@ -29,6 +29,9 @@ Times = npt.NDArray[np.int64]
 
 # Beyond the horizon: clock ticks of append times that a rebuild must not cut off.
 MARGIN_MS = 1_000
+# How far the clock of whoever says when it first sent an event may be ahead of ours: differences of less than 5 s are
+# left alone when an event is taken (events.clock_tolerance_s), and some are not worth a doubt.
+CLOCKS_MS = 10_000
 
 
 class Ids(NamedTuple):
@@ -112,6 +115,10 @@ class Claims:
         own = _last_copies(previous, Ids(ids.high, ids.low, latest_ms))
         _write_side(self._side_file, self._history.identity, self._start, self._end, own)
         return (before_ms >= 0) & (ids.append_ms - before_ms <= self._horizon_ms)
+
+    def reach_back_to(self, since_ms: Times, append_ms: int) -> npt.NDArray[np.bool_]:
+        """For what is appended now: whether a copy sent at these times or later would still be known."""
+        return since_ms >= append_ms - (self._horizon_ms - CLOCKS_MS - self._history.slack_ms)
 
     def _ready_table(self) -> ClaimTable:
         """A table that covers exactly the prefix before the stretch."""

@@ -1,7 +1,7 @@
 """What one stretch of one partition adds to every live meter. No Spark in here."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -9,8 +9,10 @@ import polars as pl
 from tallymark.log.protocol import Record
 from tallymark.meters.compile import to_polars
 from tallymark.meters.expression import parse
+from tallymark.pipeline.aside import letters, maybe_duplicates
 from tallymark.pipeline.claims import Claims
 from tallymark.pipeline.decode import Decoded, decode
+from tallymark.pipeline.needs import needs
 from tallymark.pipeline.properties import PropertyColumns, finite, number_column, text_column
 from tallymark.store import deltas, exact
 from tallymark.store.model import DeadLetter, Ledger, RegisteredMeter
@@ -29,46 +31,38 @@ class Counted:
     ledger: Ledger
     received: dict[int, int]
     dead: tuple[DeadLetter, ...]
+    """also those set aside, whose reason is MAYBE_DUPLICATE"""
     broken: dict[int, str]
 
 
 def count(records: Iterable[Record], *, claims: Claims, meters: Sequence[RegisteredMeter]) -> Counted:
     """Decode, find duplicates, expand the meters, aggregate in place."""
-    properties, values = needs(meters)
-    events = decode(records, properties=properties, values=values)
+    events = decode(records, needs=needs(meters))
     duplicate = claims.duplicates(events.ids)
-    fresh = only_fresh(events, duplicate)
+    unsure = maybe_duplicates(events, duplicate, claims)
+    fresh = only_fresh(events, duplicate if unsure is None else duplicate | unsure)
     parts, broken, unmatched = expand(fresh, meters)
     ledger = Ledger(
         accepted=events.accepted,
         counted=fresh.table.height - unmatched,
         duplicate=int(duplicate.sum()),
         dead=sum(letter.events for letter in events.dead),
+        aside=0 if unsure is None else int(unsure.sum()),
         unmatched=unmatched,
         late=int((fresh.table["time"] < fresh.table["received"] - LATE_MS).sum()),
     )
-    return Counted(deltas.merge(parts), ledger, receipts(fresh.table["received"]), events.dead, broken)
+    dead = events.dead if unsure is None else (*events.dead, *letters(events, unsure))
+    return Counted(deltas.merge(parts), ledger, receipts(fresh.table["received"]), dead, broken)
 
 
-def needs(meters: Sequence[RegisteredMeter]) -> tuple[set[str], bool]:
-    """The properties that some meter looks at, and whether one counts `values`; the rest stays compressed."""
-    names: set[str] = set()
-    for registered in meters:
-        meter = registered.meter
-        names |= set(meter.by) - {"event"}
-        names |= {meter.value} if meter.value else set()
-        names |= set(parse(meter.where).properties()) if meter.where else set()
-    return names, any(registered.meter.each for registered in meters)
-
-
-def only_fresh(events: Decoded, duplicate: np.ndarray) -> Decoded:
-    """The events without duplicates; `values` keep pointing at their rows."""
+def only_fresh(events: Decoded, other: np.ndarray) -> Decoded:
+    """The events without the other ones; `values` keep pointing at their rows."""
     table = events.table.with_columns(
         bucket_s=(pl.col("time") // (GRAIN_S * 1000) * GRAIN_S), row=pl.int_range(pl.len(), dtype=pl.Int64)
     )
-    if duplicate.any():
-        table = table.filter(~pl.Series(duplicate))
-    return Decoded(table, events.values, events.ids, events.dead, events.accepted)
+    if other.any():
+        table = table.filter(~pl.Series(other))
+    return replace(events, table=table)
 
 
 def receipts(received: pl.Series) -> dict[int, int]:
@@ -86,6 +80,8 @@ def expand(events: Decoded, meters: Sequence[RegisteredMeter]) -> tuple[list[pl.
     broken: dict[int, str] = {}
     unmatched = np.ones(events.table.height, np.bool_)
     for registered in meters:
+        if registered.meter.events and events.names.isdisjoint(registered.meter.events):
+            continue
         try:
             matched = matching(events.table, registered)
             parts.append(measure(events, matched, registered))

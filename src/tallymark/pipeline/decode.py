@@ -5,17 +5,35 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
 from tallymark.events import frame
 from tallymark.log.protocol import Record
-from tallymark.pipeline.claims import Ids
+from tallymark.pipeline.claims import Ids, Times
+from tallymark.pipeline.needs import Needs
 from tallymark.pipeline.properties import property_columns
 from tallymark.store.model import DeadLetter
 
+Column = Any  # a pyarrow array, in one piece or several, of whatever type
+
 BASE_COLUMNS = ("event", "time", "received", "value")
 ID_COLUMNS = ("hash_high", "hash_low")
+RESENT = "resent"
+
+
+@dataclass(frozen=True)
+class Resend:
+    """A record with events whose client had tried before and does not know what became of that."""
+
+    record: Record
+    first_row: int
+    """of the record's events, in the decoded table"""
+    rows: npt.NDArray[np.int64]
+    """in the decoded table, of those that were tried before"""
+    since_ms: Times
+    """when each of them was first tried"""
 
 
 @dataclass(frozen=True)
@@ -31,13 +49,16 @@ class Decoded:
     ids: Ids
     dead: tuple[DeadLetter, ...]
     accepted: int
+    names: frozenset[str] = frozenset()
+    """of the events; may hold some that do not occur"""
+    resends: tuple[Resend, ...] = ()
 
 
-def decode(records: Iterable[Record], *, properties: Collection[str], values: bool = False) -> Decoded:
+def decode(records: Iterable[Record], *, needs: Needs) -> Decoded:
     """All events of these records; a record that does not decode becomes a dead letter, the others go on."""
-    wanted = {*ID_COLUMNS, *BASE_COLUMNS, *(frame.PROP + name for name in properties)}
-    wanted |= {"values"} if values else set()
-    wanted |= {"rest"} if properties else set()
+    wanted = _columns(needs.of(), bool(needs.values)) | {RESENT}
+    resends: list[Resend] = []
+    rows = 0
     batches: list[pa.RecordBatch] = []
     times: list[int] = []
     dead: list[DeadLetter] = []
@@ -53,17 +74,35 @@ def decode(records: Iterable[Record], *, properties: Collection[str], values: bo
                 raise error.__cause__ from None  # the record's checksum was right: it is the machine that is short
             dead.append(_dead(record, error))
             continue
+        if RESENT in batch.schema.names:
+            if batch.column(RESENT).null_count < batch.num_rows:
+                resends.append(_resend(record, rows, batch.column(RESENT)))
+            batch = batch.drop_columns([RESENT])
         batches.append(batch)
         times.append(record.append_ms)
-    groups = [(pa.Table.from_batches([batches[n] for n in group]).combine_chunks(), group) for group in _alike(batches)]
+        rows += batch.num_rows
+    groups = [pa.Table.from_batches(group) for group in _alike(_all_with_rest_or_none(batches))]
+    names = frozenset().union(*(_names(table) for table in groups))
+    properties, values = needs.of(names), needs.values_of(names)
+    # Putting chunks together is a copy: only of what the events that are there need.
+    unused = wanted - _columns(properties, values)
+    groups = [table.drop_columns([*unused.intersection(table.column_names)]).combine_chunks() for table in groups]
     sizes = np.array([batch.num_rows for batch in batches], np.int64)
     return Decoded(
-        table=_concat([_events(table, properties) for table, _ in groups]),
-        values=_concat_values([table for table, _ in groups]) if values else NO_VALUES,
-        ids=_ids([table for table, _ in groups], np.repeat(np.array(times, np.int64), sizes)),
+        table=_concat([_events(table, properties) for table in groups]),
+        values=_concat_values(groups) if values else NO_VALUES,
+        ids=_ids(groups, np.repeat(np.array(times, np.int64), sizes)),
         dead=tuple(dead),
         accepted=accepted,
+        names=names,
+        resends=tuple(resends),
     )
+
+
+def _columns(properties: Collection[str], values: bool) -> set[str]:
+    wanted = {*ID_COLUMNS, *BASE_COLUMNS, *(frame.PROP + name for name in properties)}
+    wanted |= {"values"} if values else set()
+    return wanted | ({"rest"} if properties else set())
 
 
 def ids_of(records: Iterable[Record]) -> Iterator[Ids]:
@@ -92,14 +131,36 @@ def _dead(record: Record, error: frame.FrameError) -> DeadLetter:
     )
 
 
-def _alike(batches: list[pa.RecordBatch]) -> Iterator[list[int]]:
+def _resend(record: Record, first_row: int, resent: Column) -> Resend:
+    rows = np.flatnonzero(resent.is_valid().to_numpy(zero_copy_only=False))
+    return Resend(record, first_row, rows + first_row, resent.drop_null().to_numpy())
+
+
+def _names(table: pa.Table) -> set[str]:
+    """From the dictionaries, which are short; a frame that was cut from a larger one may have names to spare."""
+    column: Column = table["event"]
+    return {name for chunk in column.chunks for name in chunk.dictionary.to_pylist()}
+
+
+def _all_with_rest_or_none(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """A frame leaves an empty `rest` out; that alone must not make its schema another."""
+    having = ["rest" in batch.schema.names for batch in batches]
+    if all(having) or not any(having):
+        return batches
+    return [
+        batch if has else batch.append_column("rest", pa.nulls(batch.num_rows, pa.string()))
+        for batch, has in zip(batches, having, strict=True)
+    ]
+
+
+def _alike(batches: list[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
     """Runs of neighbours with one schema: neighbours only, so that the order of the log is kept."""
-    run: list[int] = []
-    for number, batch in enumerate(batches):
-        if run and not batch.schema.equals(batches[run[-1]].schema):
+    run: list[pa.RecordBatch] = []
+    for batch in batches:
+        if run and not batch.schema.equals(run[-1].schema):
             yield run
             run = []
-        run.append(number)
+        run.append(batch)
     if run:
         yield run
 
@@ -114,9 +175,6 @@ def _events(table: pa.Table, properties: Collection[str]) -> pl.DataFrame:
         }
     )
     return base.with_columns(property_columns(table, properties))
-
-
-Column = Any  # a pyarrow array, in one piece or several, of whatever type
 
 
 def _plain(column: Column) -> Column:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from tallymark.http import Problem
-from tallymark.meters import BUILT_IN, MeterError, from_mapping, to_mapping
+from tallymark.meters import MeterError, from_mapping, to_mapping
 from tallymark.query.moments import spoken_ms
 from tallymark.query.nearest import hint
 from tallymark.query.sources import Sources
@@ -36,16 +36,18 @@ def put_meter(sources: Sources, name: str, body: bytes) -> tuple[int, dict[str, 
     """(status, answer): 201 for a new meter, 200 for a new version or no change."""
     meter = _definition(name, body)
     before = {known.meter.name: known for known in sources.store.meters()}.get(name)
-    if meter == BUILT_IN and before is not None:
-        return 200, {**spoken(before), "note": "nothing changed"}
+    if before is not None and before.built_in:
+        if meter == before.meter:
+            return 200, {**spoken(before), "note": "nothing changed"}
+        raise _built_in(name, "redefined")
     after = sources.store.put_meter(meter, now_ms=sources.clock_ms())
     return (201 if before is None else 200), {**spoken(after), "note": _note(before, after)}
 
 
 def delete_meter(sources: Sources, name: str) -> dict[str, Any]:
-    if name == BUILT_IN.name:
-        raise _built_in("deleted")
     gone = known_meter(sources.store, name)
+    if gone.built_in:
+        raise _built_in(name, "deleted")
     sources.store.delete_meter(name, now_ms=sources.clock_ms())
     return {"deleted": name, "version": gone.version, "note": f"{name} stops counting with the next batch"}
 
@@ -57,7 +59,7 @@ def spoken(registered: RegisteredMeter) -> dict[str, Any]:
         "labels": list(registered.labels),
         "version": registered.version,
         "created": spoken_ms(registered.created_ms) if registered.created_ms else None,
-        "built_in": registered.meter.name == BUILT_IN.name,
+        "built_in": registered.built_in,
         "broken": registered.broken,
     }
 
@@ -74,7 +76,7 @@ def _definition(name: str, body: bytes) -> Any:
         return from_mapping(mapping, name=name)
     except MeterError as error:
         if error.code == "built_in":
-            raise _built_in("redefined") from None
+            raise _built_in(name, "redefined") from None
         flaws = [{"code": flaw.code, "detail": flaw.detail, "path": flaw.path} for flaw in error.flaws]
         raise Problem(400, error.code, str(error), errors=flaws) from None
 
@@ -91,6 +93,6 @@ def _note(before: RegisteredMeter | None, after: RegisteredMeter) -> str:
     )
 
 
-def _built_in(what: str) -> Problem:
-    detail = f"the meter {BUILT_IN.name!r} is built in and cannot be {what}; choose another name"
-    return Problem(409, "built_in", detail, meter=BUILT_IN.name)
+def _built_in(name: str, what: str) -> Problem:
+    detail = f"the meter {name!r} is built in and cannot be {what}; choose another name"
+    return Problem(409, "built_in", detail, meter=name)

@@ -1,6 +1,6 @@
 """`/v1/status`: is anything late or lost? One document for `tallymark status` and the dashboard."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from tallymark import __version__
@@ -11,7 +11,7 @@ from tallymark.query.lost import are_lost
 from tallymark.query.pulse import Pulse
 from tallymark.query.roles import roles, spoken
 from tallymark.query.sources import Sources
-from tallymark.store.model import Lag, Ledger
+from tallymark.store.model import MAYBE_DUPLICATE, Lag, Ledger
 
 LAG_WINDOW_MS = 60_000
 RATE_WINDOW_MS = 5_000
@@ -66,7 +66,12 @@ def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
         "freshness": fresh.spoken(),
     }
     log_ahead_ms = ahead_ms(positions, sources.events, now_ms=now_ms)
-    problems = _problems(answer, fresh, log_ahead_ms=log_ahead_ms, last_dead_ms=store.last_dead_letter_ms("pipeline"))
+    recent_letters = {
+        reason
+        for (hop, reason), last_ms in store.last_dead_letters_ms().items()
+        if hop == "pipeline" and last_ms > now_ms - RECENT_MS
+    }
+    problems = _problems(answer, fresh, log_ahead_ms=log_ahead_ms, recent_letters=recent_letters)
     return {"healthy": not problems, "problems": problems, **answer}
 
 
@@ -116,7 +121,7 @@ def _positions(positions: Mapping[int, Positions], applied: Mapping[int, int]) -
     ]
 
 
-def _problems(answer: Mapping[str, Any], fresh: Freshness, *, log_ahead_ms: int, last_dead_ms: int | None) -> list[str]:
+def _problems(answer: Mapping[str, Any], fresh: Freshness, *, log_ahead_ms: int, recent_letters: Set[str]) -> list[str]:
     """What a person should look at, in sentences; empty when all is well."""
     found = [f"{spoken(each)} is {each['state']}" for each in answer["roles"] if each["state"] != "running"]
     if answer["missing"]:
@@ -135,7 +140,12 @@ def _problems(answer: Mapping[str, Any], fresh: Freshness, *, log_ahead_ms: int,
         found.append("the log cannot be read, so nobody knows how fresh the counts are")
     elif fresh.lag_ms is not None and fresh.lag_ms > LATE_MS:
         found.append(f"counts are {fresh.lag_ms / 1000:,.1f} s behind")
-    if last_dead_ms is not None and last_dead_ms > fresh.now_ms - RECENT_MS:
+    if MAYBE_DUPLICATE in recent_letters:
+        found.append(
+            "events came again within the last hour, too late to tell whether they were counted:"
+            f" {answer['aside']:,} in all are set aside"
+        )
+    if recent_letters - {MAYBE_DUPLICATE}:
         found.append(
             f"accepted events could not be counted within the last hour: {answer['dead']:,} in all are dead letters"
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tallymark.meters.model import Meter
+from tallymark.meters.model import BUILT_IN, Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,11 @@ class RegisteredMeter:
     created_ms: int
     broken: str | None = None
     """why it stopped counting, if it did"""
+
+    @property
+    def built_in(self) -> bool:
+        """By its origin, not by its definition: that may be another in the next version."""
+        return self.created_ms == 0 and self.meter.name in BUILT_IN
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -62,6 +67,10 @@ class Ledger:
             self.unmatched + other.unmatched,
             self.late + other.late,
         )
+
+
+MAYBE_DUPLICATE = "maybe_duplicate"
+"""reason of the letters whose events are in the ledger's `aside`, not in `dead`: nobody can tell if they count"""
 
 
 @dataclass(frozen=True, slots=True)

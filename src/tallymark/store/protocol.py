@@ -247,8 +247,8 @@ class Store(Registry, Sink, Upkeep, Beats, Protocol):
         """(hop, reason) -> events."""
         ...
 
-    def last_dead_letter_ms(self, hop: str) -> int | None:
-        """When something last became a dead letter at this hop; None if nothing ever did."""
+    def last_dead_letters_ms(self) -> dict[tuple[str, str], int]:
+        """(hop, reason) -> when the last such letter was found."""
         ...
 
     def close(self) -> None: ...

@@ -85,7 +85,7 @@ def test_many_may_make_keyspace_tables_and_store_at_once(cassandra: Cassandra) -
         maker.start()
     for maker in makers:
         maker.join()
-    assert found == [(1, 1)] * 4
+    assert found == [(2, 1)] * 4
 
 
 def test_the_number_of_shards_is_that_of_the_store_not_of_who_opens_it(cassandra: Cassandra, build: Any) -> None:
@@ -122,7 +122,7 @@ def test_tasks_and_collectors_need_no_polars(cassandra: Cassandra) -> None:
         "address.open_deposits(); print('polars' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert said.stdout.split("\n")[:2] == ["{} 1", "False"]
+    assert said.stdout.split("\n")[:2] == ["{} 2", "False"]
 
 
 def test_a_forked_child_gets_a_session_of_its_own(cassandra: Cassandra) -> None:

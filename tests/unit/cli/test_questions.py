@@ -5,6 +5,8 @@ import json
 import pytest
 
 from tallymark.cli import main
+from tallymark.meters import to_mapping
+from tallymark.meters.model import METRICS
 
 
 @pytest.fixture
@@ -148,6 +150,16 @@ def test_meters_are_checked_planned_and_applied_from_a_file(fake_service, tmp_pa
     assert fake_service.meters["sales"]["decimals"] == 2
     assert main(["meters", "plan", str(path)]) == 0
     assert "nothing to change; 2 meters" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_file_that_redefines_a_built_in_meter_changes_nothing(fake_service, tmp_path, capsys, command):
+    path = tmp_path / "meters.yaml"
+    path.write_text(FILE + "  - {name: metrics, event: metrics, by: [host]}\n")
+    fake_service.meters["metrics"] = {**to_mapping(METRICS), "built_in": True}
+    assert main(["meters", command, str(path)]) == 1
+    assert "'metrics' is built in and cannot be redefined; choose another name" in capsys.readouterr().err
+    assert fake_service.meters.keys() == {"metrics"}
 
 
 def test_every_mistake_in_a_file_has_its_line(tmp_path, capsys):

@@ -30,6 +30,17 @@ def test_all_is_well(fake_service, capsys):
     assert len({len(line) for line in lines if line.split()[:1] in (["received"], ["counted"], ["duplicate"])}) == 1
 
 
+@pytest.mark.parametrize(("dropping", "code"), [({"clients": 1, "dropped": 1200}, 1), ({"clients": 0}, 0), (None, 0)])
+def test_what_clients_dropped_lately_is_one_line(fake_service, capsys, dropping, code):
+    """Of all of them: the list shows only a hundred."""
+    fake_service.answers["/v1/status"] = 200, GOOD
+    fake_service.answers["/v1/clients"] = 200, {"known": 2, "totals": {"dropped": 9999}, "dropping": dropping}
+    assert main(["status"]) == code
+    told = [line for line in capsys.readouterr().out.splitlines() if "clients" in line]
+    wanted = "! 1 clients dropped events within the last hour, 1,200 in all: see GET /v1/clients"
+    assert told == ([wanted] if code else [])
+
+
 @pytest.mark.parametrize(("loss", "told"), [(0, ""), (None, "loss unknown"), (3, "loss 3")])
 def test_loss_is_told_under_a_table(capsys, loss, told):
     footnote({"freshness": {"lag_ms": 10, "loss": loss}})

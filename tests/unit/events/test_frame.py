@@ -58,6 +58,16 @@ def test_decoding_gives_back_what_was_encoded(requests: list[list[Event]]) -> No
         assert row["values"] == (None if event.values is None else present(event.values))
 
 
+@given(st.lists(events, min_size=1, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_of_the_sparse_columns_only_empty_ones_are_left_out(some: list[Event]) -> None:
+    batch = columns.batch([accepted(some)])
+    asked = frame.decode(frame.encode(batch), only={"time", "resent", "rest"})
+    held = [name for name in ("resent", "rest") if batch.column(name).null_count < len(some)]
+    assert asked.schema.names == ["time", *held]
+    assert all(asked[name].equals(batch[name]) for name in asked.schema.names)
+
+
 @given(st.lists(events, min_size=1, max_size=5), st.data())
 @settings(max_examples=60, deadline=None)
 def test_a_truncated_frame_is_never_taken_for_another_one(some: list[Event], data: st.DataObject) -> None:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tallymark.meters
-from tallymark.meters import AGGREGATES, BUILT_IN, Meter, MeterError, from_mapping, to_mapping
+from tallymark.meters import AGGREGATES, Meter, MeterError, from_mapping, to_mapping
 from tallymark.meters.definition import KEYS
+from tallymark.meters.model import EVENTS, METRICS
 
 GOOD = [
     (
@@ -146,13 +147,24 @@ def test_the_name_may_come_from_the_address():
 
 
 def test_the_built_in_meter_can_be_sent_back_but_not_changed():
-    shown = to_mapping(BUILT_IN)
+    shown = to_mapping(EVENTS)
     assert shown == {"name": "events", "event": "*", "by": ["event"], "compute": ["count"]}
-    assert from_mapping(shown) == BUILT_IN
+    assert from_mapping(shown) == EVENTS
     del shown["name"]
-    assert from_mapping(shown, name="events") == BUILT_IN
+    assert from_mapping(shown, name="events") == EVENTS
     with pytest.raises(MeterError, match="cannot be redefined"):
         from_mapping({"event": "x"}, name="events")
+
+
+def test_the_documented_meter_of_metrics_is_the_built_in_one():
+    written = {
+        "name": "metrics",
+        "event": "metrics",
+        "by": ["server"],
+        "each": "values",
+        "compute": ["avg", "max", "min", "sum", "count"],
+    }
+    assert from_mapping(written) == METRICS
 
 
 def test_only_what_counts_differently_is_another_definition():

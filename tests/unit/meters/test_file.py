@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.meters import BUILT_IN, Flaw, Meter, MeterError, plan
+from tallymark.meters import Flaw, Meter, MeterError, Plan, plan
 from tallymark.meters.file import MAX_BYTES, load, loads
+from tallymark.meters.model import BUILT_IN, EVENTS, METRICS
 
 GOOD = """\
 meters:
@@ -205,7 +206,7 @@ def test_a_plan_says_what_would_be_added_changed_and_left():
     views = Meter("views", ("view",), ("video",))
     wider = Meter("views", ("view",), ("video", "country"), where="country is not null")
     sales, clicks, old = Meter("sales", ("sale",)), Meter("clicks", ("click",)), Meter("old", ("x",))
-    planned = plan([BUILT_IN, views, sales, old], [clicks, wider, sales, BUILT_IN])
+    planned = plan([EVENTS, METRICS, views, sales, old], [clicks, wider, sales, EVENTS, METRICS], built_in=BUILT_IN)
     assert (planned.added, planned.unchanged, planned.missing) == ((clicks,), (sales,), (old,))
     (change,) = planned.changed
     assert (change.before, change.after) == (views, wider)
@@ -213,6 +214,16 @@ def test_a_plan_says_what_would_be_added_changed_and_left():
         "by: [video] -> [video, country]",
         "where: none -> country is not null",
     ]
+
+
+def test_a_plan_leaves_built_in_meters_alone_and_refuses_another_definition():
+    own = Meter("metrics", ("metrics",), ("host",))
+    for wanted in ([], [METRICS]):
+        assert plan([EVENTS, METRICS], wanted, built_in=BUILT_IN) == Plan((), (), (), ())
+    with pytest.raises(MeterError, match="'metrics' is built in and cannot be redefined"):
+        plan([EVENTS, METRICS], [Meter("views", ("view",)), own], built_in=BUILT_IN)
+    assert plan([own], [own]).unchanged == (own,)
+    assert plan([own], []).missing == (own,)
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), st.booleans()), st.dictionaries(st.sampled_from("abcd"), st.booleans()))

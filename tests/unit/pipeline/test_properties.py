@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tallymark.meters import matches, parse
 from tallymark.meters.compile import to_polars
 from tallymark.pipeline.decode import decode
+from tallymark.pipeline.needs import EVERY, Needs
 from tallymark.pipeline.properties import PropertyColumns
 
 WHERES = [
@@ -36,7 +37,7 @@ sent_events = st.lists(
 
 def kept(build, where: str, events: list[dict]) -> list[bool]:
     expression = parse(where)
-    decoded = decode([build.record(events)], properties=expression.properties())
+    decoded = decode([build.record(events)], needs=Needs.of_every_event(expression.properties()))
     return decoded.table.select(to_polars(expression, PropertyColumns()).fill_null(False)).to_series().to_list()
 
 
@@ -55,6 +56,24 @@ def test_a_stretch_without_any_value_can_be_asked_for_values(build, where):
 
 
 def test_only_asked_properties_are_decoded(build):
-    decoded = decode([build.record([build.event("1", x="a", y="b")])], properties=["x"])
+    decoded = decode([build.record([build.event("1", x="a", y="b")])], needs=Needs.of_every_event(["x"]))
     assert decoded.table.columns == ["event", "time", "received", "value", "text:x", "number:x"]
     assert decoded.table["text:x"].dtype == pl.String
+
+
+def test_of_events_that_are_not_there_no_property_is_decoded(build):
+    needs = Needs({EVERY: frozenset("x"), "click": frozenset("y")}, values=frozenset({"metrics"}))
+    views = decode([build.record([build.event("1", x="a", y="b")])], needs=needs)
+    assert [name for name in views.table.columns if ":" in name] == ["text:x", "number:x"]
+    click = build.record([build.event("2", y="b", name="click")], 1)
+    both = decode([build.record([build.event("1", x="a")]), click], needs=needs)
+    assert both.table["text:y"].to_list() == [None, "b"]
+    assert both.names == {"view", "click"}
+
+
+def test_frames_with_and_without_strays_are_read_together(build):
+    """A frame without any leaves their column out."""
+    frames = [[build.event("1", x="a")], [build.event("2", x=1), build.event("3", x="b")], [build.event("4", x="c")]]
+    records = [build.record(events, number) for number, events in enumerate(frames)]
+    decoded = decode(records, needs=Needs.of_every_event(["x"]))
+    assert decoded.table["text:x"].to_list() == ["a", "1", "b", "c"]

@@ -93,7 +93,7 @@ def test_live_meters_travel_with_each_task_and_can_be_narrowed(planning):
     reader = StretchStream(encode_plan(plan))
     start = reader.initialOffset()
     (task, *_) = reader.partitions(start, reader.latestOffset(start))
-    assert [meter.meter_id for meter in task.live.meters] == [1]
+    assert [meter.meter_id for meter in task.live.meters] == [1, 2]
     (bare, *_) = source.tasks(Plan(**{**vars(plan), "only_meters": frozenset()}), [Stretch(0, 0, 1)])
     assert bare.live.meters == ()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from tallymark.meters.model import BUILT_IN, Meter
+from tallymark.meters.model import EVENTS, METRICS, Meter
 from tallymark.store import deltas, exact
 from tallymark.store.model import DeadLetter, Lag, Ledger, LiveMeters, RegisteredMeter, StretchResult, label_column
 from tallymark.store.protocol import TooManyRows, UnknownMeter
@@ -15,14 +15,17 @@ from tallymark.store.protocol import TooManyRows, UnknownMeter
 
 class FakeStore:
     def __init__(self) -> None:
-        self.registered = {BUILT_IN.name: RegisteredMeter(1, 1, BUILT_IN, created_ms=0)}
-        self.versions = 1
+        self.registered = {
+            meter.name: RegisteredMeter(number, 1, meter, created_ms=0)
+            for number, meter in enumerate((EVENTS, METRICS), start=1)
+        }
+        self.versions = 2
         self.journal: list[tuple[int, pl.DataFrame]] = []
         self.ledgers: dict[int, Ledger] = {}
         self.positions: dict[int, int] = {}
         self.lags: list[Lag] = []
         self.letters: dict[tuple[str, str], int] = {}
-        self.last_dead_ms: dict[str, int] = {}
+        self.last_dead_ms: dict[tuple[str, str], int] = {}
         self.heard: dict[str, tuple[int, dict[str, Any]]] = {}
         self.journal_reads = 0
         self.failure: Exception | None = None
@@ -90,8 +93,8 @@ class FakeStore:
     def dead_letter_counts(self) -> dict[tuple[str, str], int]:
         return self.letters
 
-    def last_dead_letter_ms(self, hop: str) -> int | None:
-        return self.last_dead_ms.get(hop)
+    def last_dead_letters_ms(self) -> dict[tuple[str, str], int]:
+        return self.last_dead_ms
 
     def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
         self.heard[role] = (now_ms, dict(facts))

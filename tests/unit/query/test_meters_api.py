@@ -2,10 +2,13 @@
 
 import pytest
 
+from tallymark.meters import Meter
+from tallymark.store.model import RegisteredMeter
+
 
 def test_list_and_one(desk):
     names = [meter["name"] for meter in desk.ask("/v1/meters")["meters"]]
-    assert names == ["events", "views", "latency", "revenue"]
+    assert names == ["events", "metrics", "views", "latency", "revenue"]
     views = desk.ask("/v1/meters/views")
     assert (views["event"], views["by"], views["version"], views["broken"]) == ("view", ["video", "country"], 1, None)
 
@@ -37,17 +40,28 @@ def test_delete(desk):
     assert desk.refused("/v1/meters/views", "DELETE").status == 404
 
 
+@pytest.mark.parametrize("name", ["events", "metrics"])
 @pytest.mark.parametrize(("method", "body"), [("PUT", {"event": "view"}), ("DELETE", None)])
-def test_the_built_in_meter_stays(desk, method, body):
-    problem = desk.refused("/v1/meters/events", method, body)
+def test_the_built_in_meters_stay(desk, name, method, body):
+    problem = desk.refused(f"/v1/meters/{name}", method, body)
     assert (problem.status, problem.code) == (409, "built_in")
+    assert f"{name!r} is built in" in problem.detail
+    assert desk.ask(f"/v1/meters/{name}")["built_in"]
 
 
-def test_what_get_shows_of_the_built_in_meter_can_be_sent_back(desk):
-    shown = {
-        key: value for key, value in desk.ask("/v1/meters/events").items() if key in ("name", "event", "by", "compute")
-    }
-    assert desk.ask("/v1/meters/events", "PUT", shown)["note"] == "nothing changed"
+@pytest.mark.parametrize("name", ["events", "metrics"])
+def test_what_get_shows_of_a_built_in_meter_can_be_sent_back(desk, name):
+    keys = ("name", "event", "by", "compute", "each")
+    shown = {key: value for key, value in desk.ask(f"/v1/meters/{name}").items() if key in keys}
+    assert desk.ask(f"/v1/meters/{name}", "PUT", shown)["note"] == "nothing changed"
+
+
+def test_a_users_own_meter_of_metrics_can_be_changed_and_deleted(desk):
+    """It was there before there was one built in."""
+    desk.store.registered["metrics"] = RegisteredMeter(9, 1, Meter("metrics", ("metrics",), ("host",)), created_ms=1)
+    assert not desk.ask("/v1/meters/metrics")["built_in"]
+    assert desk.ask("/v1/meters/metrics", "PUT", {"event": "metrics", "by": ["rack"]})["version"] == 2
+    assert desk.ask("/v1/meters/metrics", "DELETE")["deleted"] == "metrics"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ M = "/v1/meters/views"
     ("target", "status", "code", "words"),
     [
         ("/v1/meters/vews/total", 404, "unknown_meter", "did you mean views"),
-        ("/v1/meters/zzzzzz/top", 404, "unknown_meter", "there are events, latency, revenue, views"),
+        ("/v1/meters/zzzzzz/top", 404, "unknown_meter", "there are events, latency, metrics, revenue, views"),
         ("/v1/metrs", 404, "unknown_path", "did you mean /v1/meters?"),
         ("/v1/meters/views/totl", 404, "unknown_path", "/v1/meters/{name}/total"),
         (f"{M}/total?vidoe=A", 400, "unknown_parameter", "did you mean video"),

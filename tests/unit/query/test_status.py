@@ -122,13 +122,28 @@ def test_a_clock_that_was_set_back_is_said(desk, back_ms, told):
 @pytest.mark.parametrize(("age_ms", "healthy"), [(60_000, False), (3_600_001, True)])
 def test_dead_letters_are_a_problem_for_an_hour(whole, age_ms, healthy):
     whole.store.positions = {0: 1, 1: 2}
-    whole.store.last_dead_ms = {"pipeline": whole.now_ms - age_ms, "collector": whole.now_ms}
+    whole.store.last_dead_ms = {
+        ("pipeline", "undecodable"): whole.now_ms - age_ms,
+        ("collector", "bad_time"): whole.now_ms,
+    }
     told = whole.ask("/v1/status")
     assert (told["healthy"], told["dead"]) == (healthy, 1)
     if not healthy:
         assert told["problems"] == [
             "accepted events could not be counted within the last hour: 1 in all are dead letters"
         ]
+
+
+@pytest.mark.parametrize(("age_ms", "healthy"), [(60_000, False), (3_600_001, True)])
+def test_events_set_aside_are_a_problem_of_their_own_for_an_hour(whole, age_ms, healthy):
+    whole.store.positions = {0: 1, 1: 2}
+    whole.store.last_dead_ms = {("pipeline", "maybe_duplicate"): whole.now_ms - age_ms}
+    told = whole.ask("/v1/status")
+    assert told["healthy"] == healthy
+    if not healthy:
+        (problem,) = told["problems"]
+        assert "too late to tell whether they were counted" in problem
+        assert f"{told['aside']} in all are set aside" in problem
 
 
 def test_records_that_retention_deleted_stay_a_problem(desk):

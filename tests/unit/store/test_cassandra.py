@@ -1,6 +1,7 @@
 """What the store on Cassandra asks for, and what it makes of bad answers; on a server in memory."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -10,9 +11,10 @@ from cassandra import ConsistencyLevel, InvalidRequest, OperationTimedOut, Write
 import cassandras
 from stores.memory_cassandra import Server, Session, statements
 from tallymark.events.frame import MAX_FRAME_BYTES
+from tallymark.meters.model import BUILT_IN, EVENTS, METRICS, Meter
 from tallymark.query.live import news
 from tallymark.store import deltas
-from tallymark.store.cassandra import letters
+from tallymark.store.cassandra import letters, making
 from tallymark.store.cassandra.connection import Link
 from tallymark.store.cassandra.failures import BEHIND_S, patiently
 from tallymark.store.cassandra.letters import LetterFacts, Letters
@@ -40,6 +42,51 @@ def ask(store: CassandraStore, **more: Any) -> int:
     question: dict[str, Any] = {"where": {}, "by": (), "start_s": None, "end_s": None, "step_s": None}
     with store.snapshot() as snapshot:
         return int(snapshot.read(store.meter("events"), **(question | more))["n"].sum())
+
+
+def test_a_store_of_an_older_version_gets_the_meter_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    with monkeypatch.context() as older:
+        older.setattr(making, "due_built_ins", lambda known: [] if known else [EVENTS])
+        store = opened(server)
+        views = store.put_meter(Meter("views", ("view",)), now_ms=1)
+        assert [each.meter for each in store.meters()] == [EVENTS, views.meter]
+        before = store.live_meters().revision
+    for _ in range(2):
+        store = opened(server)
+        assert [each.meter for each in store.meters()] == [EVENTS, METRICS, views.meter]
+        assert store.meter("metrics").meter_id == views.meter_id + 1
+        assert store.live_meters().revision == before + 1
+
+
+def test_a_users_own_meter_of_metrics_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    with monkeypatch.context() as older:
+        older.setattr(making, "due_built_ins", lambda known: [] if known else [EVENTS])
+        own = opened(server).put_meter(Meter("metrics", ("metrics",), ("host",)), now_ms=1)
+    store = opened(server)
+    assert store.meter("metrics") == own
+    store.delete_meter("metrics", now_ms=2)
+    again = opened(server).meter("metrics")
+    assert (again.version, again.meter) == (2, METRICS)
+    with pytest.raises(StoreError, match="built in"):
+        store.delete_meter("metrics", now_ms=3)
+
+
+def test_a_built_in_meter_that_another_version_defined_gets_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    narrow = replace(METRICS, compute=("min", "max"))
+    with monkeypatch.context() as older:
+        older.setitem(BUILT_IN, "metrics", narrow)
+        before = opened(server).meter("metrics")
+    assert (before.meter, before.built_in) == (narrow, True)
+    for _ in range(2):
+        store = opened(server)
+        after = store.meter("metrics")
+        assert (after.version, after.meter, after.built_in) == (2, METRICS, True)
+        assert after.meter_id == before.meter_id + 1
+    with pytest.raises(StoreError, match="built in"):
+        store.put_meter(narrow, now_ms=3)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 import sqlite3
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tallymark.meters.model import BUILT_IN, METRICS, Meter
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreError
 from tallymark.store.sqlite import connection
@@ -42,9 +44,69 @@ def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:
         maker.start()
     for maker in makers:
         maker.join()
-    assert [len(store.meters()) for store in stores] == [1] * 8
+    assert [len(store.meters()) for store in stores] == [2] * 8
     for store in stores:
         store.close()
+
+
+def test_a_file_of_an_older_version_gets_the_meter_that_it_lacks(store: SqliteStore) -> None:
+    with sqlite3.connect(store.path) as raw:
+        raw.execute("DELETE FROM meters WHERE name = 'metrics'")
+    views = store.put_meter(Meter("views", ("view",)), now_ms=1)
+    before = store.live_meters()
+    store.close()
+    for _ in range(2):
+        opened = SqliteStore(store.path)
+        assert [(each.meter.name, each.version) for each in opened.meters()] == [
+            ("events", 1),
+            ("metrics", 1),
+            ("views", 1),
+        ]
+        assert opened.meter("metrics").meter_id not in {1, views.meter_id}
+        assert opened.live_meters().revision == before.revision + 1
+        opened.close()
+
+
+def test_a_users_own_meter_of_metrics_stays(store: SqliteStore) -> None:
+    with sqlite3.connect(store.path) as raw:
+        raw.execute("DELETE FROM meters WHERE name = 'metrics'")
+    own = store.put_meter(Meter("metrics", ("metrics",), ("host",)), now_ms=1)
+    store.close()
+    opened = SqliteStore(store.path)
+    assert opened.meter("metrics") == own
+    opened.put_meter(Meter("metrics", ("metrics",), ("rack",)), now_ms=2)
+    opened.delete_meter("metrics", now_ms=3)
+    opened.close()
+    again = SqliteStore(store.path)
+    assert (again.meter("metrics").version, again.meter("metrics").meter) == (3, METRICS)
+    again.close()
+
+
+def test_a_built_in_meter_that_another_version_defined_gets_a_new_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow = replace(METRICS, compute=("min", "max"))
+    with monkeypatch.context() as older:
+        older.setitem(BUILT_IN, "metrics", narrow)
+        store = SqliteStore(tmp_path / "store.db")
+        before = store.meter("metrics")
+        store.close()
+    assert (before.meter, before.built_in) == (narrow, True)
+    for _ in range(2):
+        opened = SqliteStore(store.path)
+        after = opened.meter("metrics")
+        assert (after.version, after.meter, after.built_in) == (2, METRICS, True)
+        assert after.meter_id != before.meter_id
+        with pytest.raises(StoreError, match="built in"):
+            opened.put_meter(narrow, now_ms=3)
+        opened.close()
+
+
+def test_a_users_meter_defined_like_the_built_in_one_stays_the_users(store: SqliteStore) -> None:
+    with sqlite3.connect(store.path) as raw:
+        raw.execute("DELETE FROM meters WHERE name = 'metrics'")
+    assert not store.put_meter(METRICS, now_ms=1).built_in
+    store.delete_meter("metrics", now_ms=2)
 
 
 def test_a_file_of_a_later_version_is_refused(store: SqliteStore) -> None:

@@ -63,9 +63,13 @@ class DeadLetters:
             (hop, reason): sum(events for *key, events in found if key == [hop, reason]) for hop, reason, _ in found
         }
 
-    def last_ms(self, hop: str) -> int | None:
-        times = [last_ms for _, facts in self._facts() for _, last_ms in facts.counts.get(hop, {}).values()]
-        return max(times, default=None)
+    def last_ms(self) -> dict[tuple[str, str], int]:
+        found: dict[tuple[str, str], int] = {}
+        for _, facts in self._facts():
+            for hop, reasons in facts.counts.items():
+                for reason, (_, last_ms) in reasons.items():
+                    found[hop, reason] = max(last_ms, found.get((hop, reason), last_ms))
+        return found
 
     def drop_oldest(self, *, keep_bytes: int) -> int:
         return self._letters.drop_oldest(self._facts(), self._book, self._term, keep_bytes=keep_bytes)

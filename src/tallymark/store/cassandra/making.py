@@ -1,13 +1,17 @@
-"""What a new store begins with: its books, the built-in meter, and the number of shards, which is then fixed."""
+"""What a new store begins with: its books, the built-in meters, and the number of shards, which is then fixed."""
+
+from collections import Counter
 
 import msgspec
 
-from tallymark.meters.model import BUILT_IN, Meter
+from tallymark.meters.model import Meter
 from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import schema
-from tallymark.store.cassandra.book import DEAD, EVENTS, METERS, POINTS, Book, Change, Page, Term
+from tallymark.store.cassandra.book import DEAD, EVENTS, METERS, POINTS, Book, Change, Key, Page, Term
 from tallymark.store.cassandra.connection import Link
+from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import StoreError
+from tallymark.store.registered import due_built_ins
 
 METER = "meter"
 
@@ -19,6 +23,9 @@ class Definition(msgspec.Struct, frozen=True):
     meter: Meter
     created_ms: int
     deleted_ms: int | None = None
+
+
+_DEFINITION = msgspec.msgpack.Decoder(Definition)
 
 
 class StoreFacts(msgspec.Struct, frozen=True):
@@ -41,12 +48,37 @@ def prepare(link: Link, address: CassandraAddress) -> StoreFacts:
             f"the store {address.name} in {address.keyspace} has schema {facts.schema}, this version of Tallymark knows"
             f" {schema.VERSION}: use the version that wrote it, or another store.name"
         )
+    if _built_ins(definitions(meters.page(METER))):
+        meters.change(_add_built_ins, term=Term("registry"), kinds=(METER,), known=None)
     return facts
 
 
 def _begin(page: Page, address: CassandraAddress) -> Change | None:
     if page.head.facts:
         return None
-    built_in = msgspec.msgpack.encode(Definition(1, BUILT_IN, 0))
     facts = msgspec.msgpack.encode(StoreFacts(shards=address.shards))
-    return Change(sequence=1, facts=facts, put={(METER, 1, 0): built_in})
+    return Change(sequence=1, facts=facts, put=_built_ins({}))
+
+
+def _add_built_ins(page: Page) -> Change | None:
+    """Those that a store of another version does not have, or has otherwise."""
+    put = _built_ins(definitions(page))
+    return Change(sequence=page.head.sequence + 1, put=put) if put else None
+
+
+def _built_ins(known: dict[int, Definition]) -> dict[Key, bytes]:
+    newest = {
+        each.meter.name: RegisteredMeter(meter_id, each.version, each.meter, each.created_ms)
+        for meter_id, each in sorted(known.items())
+        if each.deleted_ms is None
+    }
+    versions = Counter(each.meter.name for each in known.values())
+    return {
+        (METER, meter_id, 0): msgspec.msgpack.encode(Definition(versions[meter.name] + 1, meter, 0))
+        for meter_id, meter in enumerate(due_built_ins(newest.values()), start=1 + max(known, default=0))
+    }
+
+
+def definitions(page: Page) -> dict[int, Definition]:
+    """By the meter's id."""
+    return {meter_id: _DEFINITION.decode(value) for (meter_id, _), value in page.of(METER).items()}

@@ -7,12 +7,10 @@ from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import making
 from tallymark.store.cassandra.book import EVENTS, METERS, Book, Change, Page, Term
 from tallymark.store.cassandra.connection import Link, connect
-from tallymark.store.cassandra.making import METER, Definition
+from tallymark.store.cassandra.making import METER, Definition, definitions
 from tallymark.store.cassandra.sink import BROKEN, LIVE, EventFacts
 from tallymark.store.model import LiveMeters, RegisteredMeter
 from tallymark.store.registered import check_definable, check_deletable, find
-
-_DEFINITION = msgspec.msgpack.Decoder(Definition)
 
 
 class CassandraRegistry:
@@ -51,12 +49,10 @@ class CassandraRegistry:
             if known is not None and known.meter == meter:
                 made[:] = [known]
                 return None
-            check_definable(meter)
-            definitions = _definitions(page)
-            version = 1 + max(
-                (each.version for each in definitions.values() if each.meter.name == meter.name), default=0
-            )
-            meter_id = 1 + max(definitions)
+            check_definable(meter, known)
+            all_known = definitions(page)
+            version = 1 + max((each.version for each in all_known.values() if each.meter.name == meter.name), default=0)
+            meter_id = 1 + max(all_known)
             made[:] = [RegisteredMeter(meter_id, version, meter, now_ms)]
             value = msgspec.msgpack.encode(Definition(version, meter, now_ms))
             return Change(sequence=page.head.sequence + 1, put={(METER, meter_id, 0): value})
@@ -66,17 +62,18 @@ class CassandraRegistry:
 
     def delete_meter(self, name: str, *, now_ms: int) -> None:
         """Its points stay; defined again, it is a new version that counts from zero."""
-        check_deletable(name)
         going: list[int] = []
 
         def decide(page: Page) -> Change | None:
-            definitions = _definitions(page)
-            if going and definitions[going[0]].deleted_ms is not None:
+            all_known = definitions(page)
+            if going and all_known[going[0]].deleted_ms is not None:
                 return None  # ours, answered late
-            going[:] = [find(self._newest(page), name).meter_id]
+            found = find(self._newest(page), name)
+            check_deletable(found)
+            going[:] = [found.meter_id]
             put = {
                 (METER, meter_id, 0): msgspec.msgpack.encode(msgspec.structs.replace(each, deleted_ms=now_ms))
-                for meter_id, each in definitions.items()
+                for meter_id, each in all_known.items()
                 if each.meter.name == name and each.deleted_ms is None
             }
             return Change(sequence=page.head.sequence + 1, put=put)
@@ -106,17 +103,13 @@ class CassandraRegistry:
         for (meter_id, _), (_, reason) in self._broken().items():
             broken.setdefault(meter_id, reason)
         newest: dict[str, RegisteredMeter] = {}
-        for meter_id, each in sorted(_definitions(page).items()):
+        for meter_id, each in sorted(definitions(page).items()):
             newest.pop(each.meter.name, None)
             if each.deleted_ms is None:
                 newest[each.meter.name] = RegisteredMeter(
                     meter_id, each.version, each.meter, each.created_ms, broken.get(meter_id)
                 )
         return [newest[name] for name in sorted(newest)]
-
-
-def _definitions(page: Page) -> dict[int, Definition]:
-    return {meter_id: _DEFINITION.decode(value) for (meter_id, _), value in page.of(METER).items()}
 
 
 def open_registry(address: CassandraAddress) -> CassandraRegistry:

@@ -119,8 +119,8 @@ class CassandraStore:
     def dead_letter_counts(self) -> dict[tuple[str, str], int]:
         return self._dead.counts()
 
-    def last_dead_letter_ms(self, hop: str) -> int | None:
-        return self._dead.last_ms(hop)
+    def last_dead_letters_ms(self) -> dict[tuple[str, str], int]:
+        return self._dead.last_ms()
 
     def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
         self._beats.beat(role, facts, now_ms=now_ms)

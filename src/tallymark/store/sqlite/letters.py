@@ -46,9 +46,9 @@ def letter_counts(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
     return {(hop, reason): events for hop, reason, events in rows}
 
 
-def last_letter_ms(connection: sqlite3.Connection, hop: str) -> int | None:
-    last: int | None = connection.execute("SELECT MAX(last_ms) FROM letter_counts WHERE hop = ?", (hop,)).fetchone()[0]
-    return last
+def last_letters_ms(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
+    rows = connection.execute("SELECT hop, reason, last_ms FROM letter_counts ORDER BY hop, reason")
+    return {(hop, reason): last_ms for hop, reason, last_ms in rows}
 
 
 def drop_oldest_letters(connection: sqlite3.Connection, *, keep_bytes: int, most: int = 500) -> int:

@@ -6,7 +6,7 @@ import msgspec
 
 from tallymark.meters.model import Meter
 from tallymark.store.model import LiveMeters, RegisteredMeter
-from tallymark.store.registered import check_definable, check_deletable, find
+from tallymark.store.registered import check_definable, check_deletable, due_built_ins, find
 from tallymark.store.sqlite.connection import Connections, reading, writing_durably
 from tallymark.store.sqlite.marks import add_to_mark, read_mark
 
@@ -49,27 +49,14 @@ class SqliteRegistry:
             known = {registered.meter.name: registered for registered in _newest(connection)}.get(meter.name)
             if known is not None and known.meter == meter:
                 return known
-            check_definable(meter)
-            version = 1 + int(
-                connection.execute(
-                    "SELECT COALESCE(MAX(version), 0) FROM meters WHERE name = ?", (meter.name,)
-                ).fetchone()[0]
-            )
-            inserted = connection.execute(
-                "INSERT INTO meters (name, version, definition, created_ms) VALUES (?, ?, ?, ?)",
-                (meter.name, version, msgspec.json.encode(meter).decode(), now_ms),
-            )
-            add_to_mark(connection, "revision", 1)
-            meter_id = inserted.lastrowid
-            assert meter_id is not None
-            return RegisteredMeter(meter_id, version, meter, now_ms)
+            check_definable(meter, known)
+            return add_version(connection, meter, created_ms=now_ms)
 
     def delete_meter(self, name: str, *, now_ms: int) -> None:
         """Its points stay; defined again, it is a new version that counts from zero."""
         connection = self._connections.mine()
         with writing_durably(connection):
-            check_deletable(name)
-            find(_newest(connection), name)
+            check_deletable(find(_newest(connection), name))
             connection.execute("UPDATE meters SET deleted_ms = ? WHERE name = ? AND deleted_ms IS NULL", (now_ms, name))
             add_to_mark(connection, "revision", 1)
 
@@ -86,6 +73,32 @@ class SqliteRegistry:
             "SELECT partition, offset, reason FROM broken WHERE meter_id = ? ORDER BY partition", (meter_id,)
         )
         return {partition: (offset, reason) for partition, offset, reason in rows}
+
+
+def add_version(connection: sqlite3.Connection, meter: Meter, *, created_ms: int) -> RegisteredMeter:
+    """Within a transaction."""
+    version = 1 + int(
+        connection.execute("SELECT COALESCE(MAX(version), 0) FROM meters WHERE name = ?", (meter.name,)).fetchone()[0]
+    )
+    inserted = connection.execute(
+        "INSERT INTO meters (name, version, definition, created_ms) VALUES (?, ?, ?, ?)",
+        (meter.name, version, msgspec.json.encode(meter).decode(), created_ms),
+    )
+    add_to_mark(connection, "revision", 1)
+    meter_id = inserted.lastrowid
+    assert meter_id is not None
+    return RegisteredMeter(meter_id, version, meter, created_ms)
+
+
+def due(connection: sqlite3.Connection) -> list[Meter]:
+    """The built-in meters that this store does not have, or has as another version of Tallymark defined them."""
+    return due_built_ins(_newest(connection))
+
+
+def add_due(connection: sqlite3.Connection) -> None:
+    """Within a transaction."""
+    for meter in due(connection):
+        add_version(connection, meter, created_ms=0)
 
 
 def _newest(connection: sqlite3.Connection) -> list[RegisteredMeter]:

@@ -3,12 +3,10 @@
 import sqlite3
 import time
 
-import msgspec
-
-from tallymark.meters.model import BUILT_IN
 from tallymark.store.grains import EARLIEST_S, GRAINS, LATEST_S
 from tallymark.store.protocol import StoreError
 from tallymark.store.sqlite.connection import writing
+from tallymark.store.sqlite.registry import add_due, due
 
 VERSION = 2
 
@@ -88,15 +86,16 @@ def prepare(connection: sqlite3.Connection) -> None:
             f"the store's file has schema {found}, this version of Tallymark knows {VERSION}:"
             " use the version that wrote it, or another data folder"
         )
+    if due(connection):  # another version made the store
+        with writing(connection):
+            add_due(connection)
 
 
 def _create(connection: sqlite3.Connection) -> None:
     for statement in _TABLES:
         connection.execute(statement)
     connection.executemany("INSERT INTO marks VALUES (?, ?)", _MARKS.items())
-    connection.execute(
-        "INSERT INTO meters VALUES (1, ?, 1, ?, 0, NULL)", (BUILT_IN.name, msgspec.json.encode(BUILT_IN).decode())
-    )
+    add_due(connection)
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
 

@@ -109,8 +109,8 @@ class SqliteStore:
     def dead_letter_counts(self) -> dict[tuple[str, str], int]:
         return letters.letter_counts(self._connection)
 
-    def last_dead_letter_ms(self, hop: str) -> int | None:
-        return letters.last_letter_ms(self._connection, hop)
+    def last_dead_letters_ms(self) -> dict[tuple[str, str], int]:
+        return letters.last_letters_ms(self._connection)
 
     def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
         self._beats.beat(role, facts, now_ms=now_ms)

@@ -1,26 +1,12 @@
-"""Fakes for tests, yours too: no sockets, no disks, no waiting."""
+"""Logs for tests: one in memory, and one that kills its readers."""
 
 import os
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from tallymark.log.address import LogAddress
 from tallymark.log.protocol import Appended, LogLost, LogReader, NotAppended, Outgoing, Positions, Record
-
-_Result = TypeVar("_Result")
-
-
-def until(condition: Callable[[], _Result], what: str, *, deadline_s: float = 20.0) -> _Result:
-    """What the condition gives once it is true; fails after the deadline instead of sleeping and hoping."""
-    end = time.monotonic() + deadline_s
-    while not (result := condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {deadline_s:g} s: {what}")
-        threading.Event().wait(0.005)
-    return result
 
 
 class MemoryLog:

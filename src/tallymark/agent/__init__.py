@@ -1,0 +1,1 @@
+"""What runs behind `tallymark agent`: this machine's figures and its applications' metrics, one event a second."""

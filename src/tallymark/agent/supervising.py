@@ -1,0 +1,104 @@
+"""`tallymark agent` itself: a small supervisor that starts the measuring process again when it dies or falls silent."""
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from tallymark.agent.heartbeat import LOOK_S, Watch
+from tallymark.agent.listening import bind
+from tallymark.client.transport import HttpTransport, NoAnswer, Request
+from tallymark.settings import AgentSettings
+from tallymark.supervisor.child import ChildSpec
+from tallymark.supervisor.console import Console
+from tallymark.supervisor.lock import read_place
+from tallymark.supervisor.processes import is_same
+from tallymark.supervisor.supervisor import Plan, Supervisor
+
+NAME = "agent"
+SILENT_S = 10.0
+STARTING_S = 30.0
+PROBE_S = 2.0
+STOP_S = 12.0
+"""the client's five seconds to deliver, and some to write down what is left"""
+
+
+def heartbeat_file(folder: Path) -> Path:
+    return folder / "run" / "heartbeat"
+
+
+def supervise(settings: AgentSettings, folder: Path, console: Console, *, silent_s: float = SILENT_S) -> int:
+    """Run until somebody asks to stop; the exit code. FolderTaken and CannotListen come before anything starts."""
+    facts = json.dumps({"folder": str(folder), "agent": dataclasses.asdict(settings)})
+    # Silence has to be longer than an interval, however long that is.
+    silent_s = max(silent_s, 3.0 * settings.every_s)
+    plan = Plan(
+        children=[ChildSpec(NAME, (sys.executable, "-m", "tallymark.agent", facts), stop_s=STOP_S)],
+        stop_order=[NAME],
+        before_start=lambda: _require_port(settings.statsd),
+        on_ready=lambda: _greet(settings, folder, console),
+    )
+    watchman = Watchman(
+        Watch(heartbeat_file(folder), silent_s=silent_s, starting_s=max(STARTING_S, silent_s)),
+        folder,
+        say=lambda line: console.say(f"{NAME} {line}"),
+    )
+    with watchman:
+        return Supervisor(plan, folder, console).run()
+
+
+class Watchman:
+    """Looks at the heartbeat from a thread and kills a process that has fallen silent; the supervisor does the rest."""
+
+    def __init__(self, watch: Watch, folder: Path, *, say: Callable[[str], None]) -> None:
+        self._watch, self._folder, self._say = watch, folder, say
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchman", daemon=True)
+
+    def __enter__(self) -> "Watchman":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            self.look(now_s=time.monotonic())
+
+    def look(self, *, now_s: float) -> None:
+        children = read_place(self._folder).get("children", {})
+        pid, started = children.get(NAME, (0, 0))
+        if self._watch.is_silent((pid, started), now_s=now_s) and pid and is_same(pid, started):
+            self._say(f"(pid {pid}) gives no sign of life; killing it")
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def _require_port(statsd: str) -> None:
+    if statsd != "off":
+        bind(statsd).close()
+
+
+def _greet(settings: AgentSettings, folder: Path, console: Console) -> None:
+    statsd = "" if settings.statsd == "off" else f", StatsD on {settings.statsd}"
+    scraped = f", scraping {', '.join(settings.scrape)}" if settings.scrape else ""
+    console.say(
+        f"measuring {settings.server} every {settings.every_s} s for {', '.join(settings.urls)}{statsd}{scraped}"
+        f"  (Ctrl-C stops it; its log and what waits are in {folder})"
+    )
+    for url in settings.urls:
+        transport = HttpTransport(url, timeout_s=PROBE_S)
+        try:
+            transport.exchange(Request("GET", "/healthz"), timeout_s=PROBE_S)
+        except NoAnswer as error:
+            console.say(f"{error}; what is measured waits on this machine until it does")
+        finally:
+            transport.close()

@@ -1,0 +1,41 @@
+"""Answers that come within a time as a whole, not each piece of them."""
+
+import http.client
+import io
+import socket
+import time
+from typing import Any
+
+
+class BoundedResponse(http.client.HTTPResponse):
+    """The time-out that the socket has when the answer is asked for is the time for all of it, head and body."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        whole_s = sock.gettimeout()
+        if whole_s is not None:
+            self.fp.close()
+            self.fp = io.BufferedReader(_Bounded(sock, time.monotonic() + whole_s))
+
+
+class _Bounded(io.RawIOBase):
+    """The bytes of a socket until a moment; then a TimeoutError, however steadily they drip."""
+
+    def __init__(self, sock: socket.socket, end: float) -> None:
+        self._sock, self._end = sock, end
+        self._stream = sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._sock.settimeout(left)
+        return self._stream.readinto(buffer)
+
+    def close(self) -> None:
+        # The socket itself is closed when the last of its streams is.
+        self._stream.close()
+        super().close()

@@ -1,0 +1,83 @@
+"""Telling the user of events that were not delivered."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tallymark.client.clock import Clock
+from tallymark.client.errors import Dropped, Refused
+
+QUIET_S = 60.0
+"""a collector that is away for an hour should not fill the log: one line a minute and kind says it as well"""
+PATIENCE_S = 1.0
+"""what goes well at the next try is not worth a line"""
+
+
+class Reports:
+    """Calls the user's callbacks; where there is none, says it in the log `tallymark.client`."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        on_refused: Callable[[list[Refused]], object] | None,
+        on_dropped: Callable[[list[Dropped]], object] | None,
+    ) -> None:
+        self._clock, self._on_refused, self._on_dropped = clock, on_refused, on_dropped
+        self._unsaid: dict[str, int] = {}
+        self._said_at: dict[str, float] = {}
+        self._failing_since: float | None = None
+
+    def refused(self, events: list[Refused]) -> None:
+        if events and not self._call(self._on_refused, events):
+            self._say("refused by the collector", events, f"{events[0].code}: {events[0].detail}")
+
+    def dropped(self, events: list[Dropped]) -> None:
+        if events and not self._call(self._on_dropped, events):
+            self._say("dropped by the client", events, events[0].reason)
+
+    def failed(self, reason: str) -> None:
+        """An attempt that is made again: said when none has gone well for a while."""
+        now = self._clock.now()
+        since = self._failing_since
+        if since is None:
+            self._failing_since = now
+        elif now - since >= PATIENCE_S and self._is_time("failed", now):
+            _logger().warning("nothing was delivered for %.0f s; the last attempt: %s", now - since, reason)
+
+    def went_well(self) -> None:
+        self._failing_since = None
+
+    def surprised(self, error: BaseException) -> None:
+        """An error that has no place in a sending thread; it goes on."""
+        if self._is_time(f"surprised by {type(error)}", self._clock.now()):
+            _logger().error("an unexpected error while sending; the events are sent again", exc_info=error)
+
+    def _call(self, callback: Callable[[list[Any]], object] | None, events: list[Any]) -> bool:
+        if callback is None:
+            return False
+        try:
+            callback(events)
+        except Exception:
+            # The callback is the user's, the thread is ours, and it has more to send.
+            _logger().exception("the callback %r failed", callback)
+        return True
+
+    def _say(self, what: str, events: Sequence[object], why: str) -> None:
+        count = self._unsaid[what] = self._unsaid.get(what, 0) + len(events)
+        if self._is_time(what, self._clock.now()):
+            self._unsaid[what] = 0
+            _logger().error("%s events were %s, the last because of %s", f"{count:,}", what, why)
+
+    def _is_time(self, what: str, now: float) -> bool:
+        if now - self._said_at.get(what, -math.inf) < QUIET_S:
+            return False
+        self._said_at[what] = now
+        return True
+
+
+def _logger() -> Any:
+    # 5 ms of import that a program without failures does not need.
+    import logging
+
+    return logging.getLogger("tallymark.client")
