@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster import Cluster
+from clusters import Cluster
 
 
 @pytest.fixture(scope="package")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cluster import Cluster
+from clusters import Cluster
 from loading import Load
 from running import Running
 

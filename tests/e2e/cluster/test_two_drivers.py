@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cluster import Cluster
+from clusters import Cluster
 from running import Running
 from tallymark.testing import until
 
