@@ -1,6 +1,5 @@
 """The machine's figures: shares, rates, and nothing where nothing is known."""
 
-import os
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -87,25 +86,29 @@ def test_loopback_is_no_network(monkeypatch):
 
 
 def test_a_process_is_followed_by_its_name_until_it_is_gone():
-    name = psutil.Process(os.getpid()).name()
-    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    here = Machine(processes=[name, "no-such-process"])
+    sleepers = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(2)]
+    gone, stays = sleepers
     try:
-        until(lambda: psutil.Process(sleeper.pid).name() == name, "the other process has its name")
-        levels = here.read().levels
-        running = levels[f'process_count{{name="{name}"}}']
-        assert running >= 2
-        assert levels[f'process_mem_bytes{{name="{name}"}}'] > 1_000_000
-        assert levels['process_count{name="no-such-process"}'] == 0
-        assert 'process_mem_bytes{name="no-such-process"}' not in levels
-    finally:
+        # By its command line: until then it may still have the name of this process.
+        for each in sleepers:
+            until(lambda pid=each.pid: psutil.Process(pid).cmdline()[-1:] == ["input()"], "the process has begun")
+        name = psutil.Process(stays.pid).name()
+        here = Machine(processes=[name, "no-such-process"])
         before = here.read()
-        sleeper.kill()
-        sleeper.wait()
-    after = here.read()
-    label = f'process_cpu{{name="{name}"}}'
-    assert after.totals[label] >= before.totals[label]  # the time of the dead stays in the sum
-    assert sleeper.pid not in {pid for pid, known in here._processes._known.items() if known}
+        assert before.levels[f'process_count{{name="{name}"}}'] >= 2
+        assert before.levels[f'process_mem_bytes{{name="{name}"}}'] > 1_000_000
+        assert before.levels['process_count{name="no-such-process"}'] == 0
+        assert 'process_mem_bytes{name="no-such-process"}' not in before.levels
+        gone.kill()
+        gone.wait()
+        after = here.read()
+        label = f'process_cpu{{name="{name}"}}'
+        assert after.totals[label] >= before.totals[label]  # the time of the dead stays in the sum
+        assert gone.pid not in {pid for pid, known in here._processes._known.items() if known}
+    finally:
+        for each in sleepers:
+            each.kill()
+            each.wait()
 
 
 def test_the_time_of_a_dead_process_stays_in_the_sum(monkeypatch):

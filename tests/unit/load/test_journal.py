@@ -56,7 +56,8 @@ def test_a_killed_load_leaves_a_journal_that_says_what_was_acknowledged(tmp_path
     outcomes = read(path)
     acknowledged = sum(end - start for start, end in outcomes.acknowledged)
     assert acknowledged in (told, told + 10)
-    assert outcomes.unknown in ([], [(told, told + 10)])
+    # The next ones may be on their way before their number is told.
+    assert outcomes.unknown in ([], [(acknowledged, acknowledged + 10)])
 
 
 @given(st.integers(1, 400))
