@@ -56,7 +56,7 @@ def judge(answer: Answer, count: int) -> Verdict:
     | status                       | consequence                                                             |
     |------------------------------|-------------------------------------------------------------------------|
     | 200, 202, 422                | as the body says for each event                                         |
-    | 503 with such a body         | the same; nothing of it was taken                                       |
+    | 503 with such a body         | the same; what failed may yet have reached the log, so it is resent     |
     | 408, 429, 500, 502, 503, 504 | all again, not before Retry-After                                       |
     | 413                          | in halves; a single event is refused as too_large                       |
     | any other (400, 401, 403 …)  | all refused: a wrong key or address does not get better by repetition   |

@@ -149,7 +149,7 @@ def serve():
         server.server_close()
 
 
-def test_endpoints_are_scraped_until_the_end(serve, refusals):
+def test_endpoints_are_scraped_while_it_runs(serve, refusals):
     endpoint = Endpoint(serve(page(1).encode()), refusals)
     with Scraper([endpoint], every_s=1):
         until(lambda: endpoint.take() == {"temperature": 20}, "it is scraped")

@@ -5,7 +5,6 @@ import errno
 import logging
 import math
 import multiprocessing
-import os
 import shutil
 import socket
 import threading
@@ -407,7 +406,6 @@ def test_a_driven_client_ends_in_its_own_time(script, delivered):
 # Processes
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_workers_of_multiprocessing_send_what_they_counted(fake_service):
     options = {"compress": "none", "linger_s": 60, "connect_timeout_s": 5, "min_timeout_s": 5}
     run_in_worker(lambda: Client(**options).count("own"))
