@@ -6,7 +6,7 @@ DEMO   ?= 1
 DATA   ?= tallymark-data
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-quick bench bench-cluster check format clean
+.PHONY: help setup setup-test run test test-quick test-long bench bench-cluster check format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -38,11 +38,17 @@ setup-test: $(VENV)/.test ## also what the tests need: linters, a browser, Kafka
 run: setup ## run the whole path here, with demo traffic (DEMO=0 without)
 	$(BIN)/tallymark up --data $(DATA) $(if $(filter 1,$(DEMO)),--demo)
 
-test: setup-test ## all tests
-	$(BIN)/pytest
+# Two processes at a time; tests/lanes.py says which tests stay together and what comes first.
+LANES  := -n 2 --dist loadgroup --no-loadscope-reorder
 
-test-quick: setup-test ## the inner loop, under three minutes: no servers
-	$(BIN)/pytest tests/unit
+test: setup-test ## every promise once, on real servers: under 15 minutes
+	$(BIN)/pytest $(LANES)
+
+test-quick: setup-test ## the inner loop, under 90 seconds: no servers, no processes
+	$(BIN)/pytest $(LANES) tests/unit
+
+test-long: setup-test ## the exhaustive variants: every crash point, many kills, many histories
+	$(BIN)/pytest $(LANES) -m long
 
 bench: setup-test $(VENV)/.bench ## the figures: one table and a JSON file in bench/results
 	$(BIN)/python -m bench

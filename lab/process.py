@@ -38,7 +38,7 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """A test run that is killed cannot clean up; a Cassandra that it leaves behind holds a gigabyte."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -65,7 +65,7 @@ class ServerProcess:
                 env=None if env is None else dict(env),
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         atexit.register(self.kill)
 

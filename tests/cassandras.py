@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import lanes
 from lab.cassandra import Cassandra
 from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import connection
@@ -18,6 +19,7 @@ _held: list[connection.Session] = []
 @functools.cache
 def server() -> Cassandra:
     """Started by the first test that asks for it; ended by `stop`, or with the run."""
+    lanes.only_here("cassandra")
     folder = Path(tempfile.mkdtemp(prefix="tallymark-cassandra-"))
     # Before the start: what is registered first is done last, when the server is gone.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -29,7 +31,7 @@ def server() -> Cassandra:
 
 
 def stop() -> None:
-    """After the last folder that needs it: idle, it takes a tenth of a core from the tests that follow."""
+    """After the last test that needs it."""
     if _held:
         _held.pop().close()
         server().stop()

@@ -1,7 +1,6 @@
 """A real cluster for tests: three brokers, two Spark workers, Cassandra, and Tallymark's roles on one profile."""
 
 import uuid
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -37,29 +36,25 @@ lease_s = 5.0
 
 
 class Cluster:
-    """The servers run as long as the block; `front()` and `driver()` are Tallymark's processes, as on hosts."""
+    """Spark's part runs as long as the block; `host()` gives Tallymark's processes, as on machines of their own."""
 
-    def __init__(self, folder: Path, *, partitions: int = 2) -> None:
+    def __init__(self, folder: Path, kafka: KafkaCluster, cassandra: Cassandra, *, partitions: int = 2) -> None:
         self.folder = folder
-        self.kafka = KafkaCluster(folder / "kafka", 3)
-        self.cassandra = Cassandra(folder / "cassandra")
+        self.kafka, self.cassandra = kafka, cassandra
         self.spark = SparkCluster(folder / "spark", workers=2)
         self._partitions = partitions
-        self._stack = ExitStack()
         self._hosts: list[Running] = []
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            for server in (self.kafka, self.cassandra, self.spark):
-                stack.enter_context(server)
-            self._stack = stack.pop_all()
+        self.spark.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop_hosts()
-        self._stack.close()
+        self.spark.__exit__(kind, error, trace)
+        self.kafka.heal()
 
     def renew(self) -> None:
         """Another topic and another store: what was counted before is not seen any more."""

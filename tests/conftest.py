@@ -1,13 +1,19 @@
-"""What several kinds of tests build with: events, records, and waiting for a condition."""
+"""What several kinds of tests build with: events, records, servers, and waiting for a condition."""
 
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+import hypothesis
 import msgspec
 import pytest
 
+import cassandras
+import kafkas
+import lanes
+from lab.cassandra import Cassandra
+from lab.kafka import KafkaCluster
 from running import Running
 from tallymark.events import columns, frame
 from tallymark.events.bodies import Delivery
@@ -17,6 +23,10 @@ from tallymark.log.protocol import Record
 from tallymark.meters import from_mapping
 from tallymark.meters.model import EVENTS
 from tallymark.store.model import RegisteredMeter
+
+# A busy machine makes an example slow, not wrong.
+hypothesis.settings.register_profile("tallymark", deadline=None)
+hypothesis.settings.load_profile("tallymark")
 
 DAY = "2026-11-15"
 CLOCKS = Clocks(accept_past_ms=7 * 86_400_000, accept_future_ms=300_000, tolerance_ms=5_000)
@@ -81,6 +91,54 @@ class Build:
 @pytest.fixture(scope="session")
 def build() -> type[Build]:
     return Build
+
+
+@pytest.fixture(scope="session")
+def cassandra() -> Cassandra:
+    """The run's only one; `lanes` keeps all its users together."""
+    return cassandras.server()
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster() -> KafkaCluster:
+    """The run's only three brokers; `lanes` keeps all their users together."""
+    return kafkas.cluster()
+
+
+@pytest.fixture
+def kafka(kafka_cluster: KafkaCluster) -> Iterator[KafkaCluster]:
+    """The brokers for a test that hurts them: all are up and in sync again afterwards."""
+    yield kafka_cluster
+    kafka_cluster.heal()
+
+
+@pytest.fixture(scope="session")
+def tallymark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One `tallymark up` for all tests that do not hurt it: each has event names and meters of its own."""
+    running = Running(tmp_path_factory.mktemp("up"), settings={"log.partition_by": "key:video"})
+    assert not running.data.exists(), "`up` makes its folder"
+    try:
+        yield running.start()
+        running.stop()
+    finally:
+        running.close()
+
+
+@pytest.hookimpl(wrapper=True)  # a wrapper comes before xdist's own hook, which reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    lanes.arrange(items)
+    yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """A server ends with the last test that needs it: idle, they take half a core from the tests that follow."""
+    yield
+    still_needed = lanes.servers(nextitem) if nextitem else set()
+    if "kafka" not in still_needed:
+        kafkas.stop()
+    if "cassandra" not in still_needed:
+        cassandras.stop()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 import psutil
 import pytest
 
+from lab.process import die_with_parent
 from tallymark.client.transport import HttpTransport, NoAnswer, Request
 
 COMMAND = (sys.executable, "-m", "tallymark")
@@ -65,7 +66,12 @@ class Running:
             command += ["--set", f"{key}={value}"]
         with open(self._output, "ab") as output:
             self._process = subprocess.Popen(
-                command, cwd=self.folder, env=environment or clean_environment(), stdout=output, stderr=output
+                command,
+                cwd=self.folder,
+                env=environment or clean_environment(),
+                stdout=output,
+                stderr=output,
+                preexec_fn=die_with_parent,
             )
         self.wait_until(lambda: "Tallymark is ready" in self._said(begin), seconds=START_S, what="`tallymark up` ready")
         return self

@@ -16,18 +16,8 @@ from running import Running
 SLOW_MS = 120_000
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    made = Running(tmp_path_factory.mktemp("whole-path"))
-    try:
-        yield made.start()
-        made.stop()
-    finally:
-        made.close()
-
-
 @pytest.fixture
-def page(running: Running) -> Iterator[Page]:
+def page(tallymark: Running) -> Iterator[Page]:
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert executable, "these tests need Chromium: apt-get install chromium"
     wrong: list[str] = []
@@ -35,7 +25,7 @@ def page(running: Running) -> Iterator[Page]:
         chromium = playwright.chromium.launch(executable_path=executable)
         opened = chromium.new_page(viewport={"width": 1200, "height": 1000}, locale="en-US")
         opened.on("pageerror", lambda error: wrong.append(str(error)))
-        opened.goto(running.url)
+        opened.goto(tallymark.url)
         yield opened
         chromium.close()
     assert not wrong
@@ -52,13 +42,13 @@ def more_than(page: Page, before: int) -> int | None:
     return shown if shown > before else None
 
 
-def test_numbers_move_while_load_runs_and_agree_at_the_end(running: Running, page: Page, tmp_path: Path) -> None:
+def test_numbers_move_while_load_runs_and_agree_at_the_end(tallymark: Running, page: Page, tmp_path: Path) -> None:
     expect(page.get_by_role("heading", name="Nothing has been counted yet")).to_be_visible()
-    load = Load(running, "watched", events=12_000, rate=800, duplicates=0.05, late=0.02)
+    load = Load(tallymark, "watched", events=12_000, rate=800, duplicates=0.05, late=0.02)
 
     shown = 0
     for _ in range(5):
-        shown = running.wait_until(partial(more_than, page, shown), seconds=60, what=f"more than {shown:,} counted")
+        shown = tallymark.wait_until(partial(more_than, page, shown), seconds=60, what=f"more than {shown:,} counted")
     assert number(page, "#rate") > 0
     expect(page.locator("#chart path.counted")).to_be_attached()
     page.get_by_label("meter", exact=True).select_option(load.outcomes.plan.meter)
@@ -69,7 +59,7 @@ def test_numbers_move_while_load_runs_and_agree_at_the_end(running: Running, pag
     load.check()
     counted = load.distinct
     expect(page.locator("#counted")).to_have_text(f"{counted:,}", timeout=SLOW_MS)
-    expect(page.locator("#accepted")).to_have_text(f"{running.status()['accepted']:,} accepted")
+    expect(page.locator("#accepted")).to_have_text(f"{tallymark.status()['accepted']:,} accepted")
     expect(page.locator("#term-in_flight")).to_have_text("0")
     expect(page.locator("#term-missing")).to_have_text("0")
     assert number(page, "#accepted") == number(page, "#term-counted") + number(page, "#term-duplicate")

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,16 +15,6 @@ meters:
   - {name: views, event: view, by: [video, country]}
   - {name: revenue, event: [sale, refund], by: [country], value: amount, decimals: 2, compute: [count, sum]}
 """
-
-
-@pytest.fixture(scope="module")
-def tallymark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("commands"))
-    assert not running.data.exists(), "`up` makes its folder"
-    try:
-        yield running.start()
-    finally:
-        running.close()
 
 
 def table(text: str) -> list[list[str]]:

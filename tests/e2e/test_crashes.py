@@ -14,23 +14,47 @@ from loading import Load
 from running import Running
 from tallymark.load.encoding import Encoder
 
-EVENTS = 200_000
-RATE = 4_000
-RESENT = 20_000
 SEED = 2026
-KILLS = {"collector": 4, "keeper": 4, "query": 3, "worker": 4, "jvm": 2, "pipeline": 1, "everything": 2}
 # The store is copied this early, so that going back to the copy means counting nearly everything again.
 COPY_AFTER = 4_000
-SMALL_BATCH = 4_000
 CLAIM_FILES = (".claims", ".side")
 
 pytestmark = pytest.mark.timeout(1_500)
+
+
+@dataclass(frozen=True)
+class Ordeal:
+    """How much is sent, how often what is killed meanwhile, and how small the batches of the recount are."""
+
+    events: int
+    rate: int
+    kills: dict[str, int]
+    small_batch: int
+
+    @property
+    def resent(self) -> int:
+        return self.events // 10
+
+
+SHORT = Ordeal(
+    events=60_000,
+    rate=2_000,
+    kills={"collector": 2, "keeper": 1, "query": 1, "worker": 2, "jvm": 1, "pipeline": 1, "everything": 1},
+    small_batch=2_000,
+)
+WHOLE = Ordeal(
+    events=200_000,
+    rate=4_000,
+    kills={"collector": 4, "keeper": 4, "query": 3, "worker": 4, "jvm": 2, "pipeline": 1, "everything": 2},
+    small_batch=4_000,
+)
 
 
 @dataclass
 class Survivor:
     """A Tallymark that took a load while it was killed again and again."""
 
+    ordeal: Ordeal
     running: Running
     load: Load
     store_copy: Path
@@ -51,34 +75,36 @@ class Survivor:
     def resend(self, *, seed: int) -> None:
         """Events that were acknowledged long ago come again, with their old ids; none of them counts."""
         plan = self.load.outcomes.plan
-        sends = np.sort(np.random.default_rng(seed).choice(plan.sends, RESENT, replace=False)).astype(np.uint64)
+        sends = np.sort(np.random.default_rng(seed).choice(plan.sends, self.ordeal.resent, replace=False))
         before = self.running.settled()["duplicate"]
-        for part in np.array_split(sends, 20):
+        for part in np.array_split(sends.astype(np.uint64), 20):
             status, told = self.running.exchange("POST", "/v1/events", Encoder(plan).encode(plan.sources(part)))
             assert (status, told["accepted"]) == (202, len(part))
-        assert self.running.settled()["duplicate"] == before + RESENT
+        assert self.running.settled()["duplicate"] == before + self.ordeal.resent
 
 
-@pytest.fixture(scope="module")
-def survivor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivor]:
+@pytest.fixture(
+    scope="module", params=[pytest.param(SHORT, id="short"), pytest.param(WHOLE, id="whole", marks=pytest.mark.long)]
+)
+def survivor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survivor]:
     # The horizon covers the whole test, however busy the machine is.
     running = Running(tmp_path_factory.mktemp("crashes"), settings={"pipeline.horizon_s": 3600})
     try:
-        yield survive(running.start())
+        yield survive(running.start(), request.param)
     finally:
         running.close()
 
 
-def survive(running: Running) -> Survivor:
+def survive(running: Running, ordeal: Ordeal) -> Survivor:
     """The load, with every kill at the moment a drawn number of events has been acknowledged."""
     chance = random.Random(SEED)
-    load = Load(running, "load", events=EVENTS, rate=RATE, duplicates=0.05, late=0.02)
-    survivor = Survivor(running, load, running.folder / "early.db")
+    load = Load(running, "load", events=ordeal.events, rate=ordeal.rate, duplicates=0.05, late=0.02)
+    survivor = Survivor(ordeal, running, load, running.folder / "early.db")
     load.await_acknowledged(COPY_AFTER)
     running.copy_store(survivor.store_copy)
-    kinds = [kind for kind, times in KILLS.items() for _ in range(times)]
+    kinds = [kind for kind, times in ordeal.kills.items() for _ in range(times)]
     chance.shuffle(kinds)
-    moments = sorted(chance.randrange(COPY_AFTER, EVENTS) for _ in kinds)
+    moments = sorted(chance.randrange(COPY_AFTER, ordeal.events) for _ in kinds)
     for kind, moment in zip(kinds, moments, strict=True):
         load.await_acknowledged(moment)
         hurt(running, kind, chance)
@@ -132,7 +158,7 @@ def test_other_cuts_and_kills_in_the_middle_of_them_give_the_same_counts(survivo
     running, chance = survivor.running, random.Random(SEED)
     survivor.stop()
     running.put_back_store(survivor.store_copy)
-    running.settings["pipeline.max_batch_events"] = SMALL_BATCH
+    running.settings["pipeline.max_batch_events"] = survivor.ordeal.small_batch
     running.start()
     accepted = running.status()["accepted"]
     for share, kind in ((0.95, "worker"), (0.85, "worker"), (0.8, "worker"), (0.7, "worker"), (0.6, "jvm")):
@@ -142,7 +168,7 @@ def test_other_cuts_and_kills_in_the_middle_of_them_give_the_same_counts(survivo
         hurt(running, kind, chance)
     survivor.check()
     batches = running.metric("tallymark_pipeline_batches_total")  # since the last start of Spark
-    assert batches > 0.4 * EVENTS / SMALL_BATCH, "they were really cut small"
+    assert batches > 0.4 * survivor.ordeal.events / survivor.ordeal.small_batch, "they were really cut small"
 
 
 def at_most_in_flight(running: Running, events: float) -> bool:

@@ -1,25 +1,12 @@
-"""Real servers, started once for all tests of this folder, and ended with them."""
+"""Settings for logs on the run's brokers."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from lab.kafka import KafkaCluster
 from tallymark.settings import Settings
-
-
-@pytest.fixture(scope="package")
-def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    with KafkaCluster(tmp_path_factory.mktemp("kafka") / "cluster") as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def kafka(kafka_cluster: KafkaCluster) -> Iterator[KafkaCluster]:
-    """Three brokers, all of them up and in sync again afterwards."""
-    yield kafka_cluster
-    kafka_cluster.heal()
 
 
 @pytest.fixture

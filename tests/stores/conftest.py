@@ -266,13 +266,6 @@ def open_stores(kind: str, folder: Path) -> Stores:
     return SqliteStores(folder) if kind == "sqlite" else CassandraStores()
 
 
-@pytest.fixture(scope="package", autouse=True)
-def last_users_of_cassandra() -> Iterator[None]:
-    """The folders after this one need none."""
-    yield
-    cassandras.stop()
-
-
 @pytest.fixture(params=["sqlite", "cassandra"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     opened = open_stores(request.param, tmp_path)

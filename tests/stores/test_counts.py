@@ -7,6 +7,7 @@ import tempfile
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -218,4 +219,4 @@ class CountingInCassandra(Counting):
 CountingInSqlite.TestCase.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
 TestCountingInSqlite = CountingInSqlite.TestCase
 CountingInCassandra.TestCase.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)
-TestCountingInCassandra = CountingInCassandra.TestCase
+TestCountingInCassandra = pytest.mark.usefixtures("cassandra")(CountingInCassandra.TestCase)

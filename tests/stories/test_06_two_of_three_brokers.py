@@ -5,7 +5,6 @@ A real collector stands in front of three real brokers. What it acknowledges is 
 
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -29,12 +28,6 @@ replication = 3
 min_in_sync = 2
 delivery_timeout_s = 8.0
 """
-
-
-@pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[KafkaCluster]:
-    with KafkaCluster(tmp_path / "kafka") as cluster:
-        yield cluster
 
 
 class Collector:
@@ -106,18 +99,18 @@ class Counter:
             self._next[record.partition] = record.offset + 1
 
 
-def test_acknowledged_minus_delivered_is_nothing(tmp_path: Path, brokers: KafkaCluster):
+def test_acknowledged_minus_delivered_is_nothing(tmp_path: Path, kafka: KafkaCluster):
     #  brokers   0 1 2    1 2      2               0 1 2
     #  answer    202      202      503, retryable  202
-    with closing(Collector(tmp_path, brokers.bootstrap)) as collector:
+    with closing(Collector(tmp_path, kafka.bootstrap)) as collector:
         assert collector.post() == (202, {"accepted": 20, "rejected": 0, "errors": []})
 
-        brokers.kill(0)
+        kafka.kill(0)
         for _ in range(5):
             status, told = collector.post()
             assert (status, told["accepted"]) == (202, 20), told
 
-        brokers.kill(1)
+        kafka.kill(1)
         before = set(collector.acknowledged)
         for _ in range(5):
             status, told = collector.post()
@@ -127,11 +120,11 @@ def test_acknowledged_minus_delivered_is_nothing(tmp_path: Path, brokers: KafkaC
         assert collector.acknowledged == before, "no false 202"
         assert collector.ready() == 503
 
-        brokers.heal()
+        kafka.heal()
         until(lambda: collector.post()[0] == 202, "events are taken again", deadline_s=60)
         until(lambda: collector.ready() == 200, "it says that it is ready", deadline_s=60)
 
-        log = KafkaAddress(tuple(brokers.bootstrap), "story6.events", ()).open_reader()
+        log = KafkaAddress(tuple(kafka.bootstrap), "story6.events", ()).open_reader()
         counter = Counter()
         with pytest.raises(Nack):
             counter.consume(log)

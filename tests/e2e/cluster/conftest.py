@@ -5,12 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from clusters import Cluster
+from lab.cassandra import Cassandra
+from lab.kafka import KafkaCluster
 
 
 @pytest.fixture(scope="package")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Kafka, Spark and Cassandra, started once for all that need a cluster."""
-    with Cluster(tmp_path_factory.mktemp("cluster")) as made:
+def servers(
+    tmp_path_factory: pytest.TempPathFactory, kafka_cluster: KafkaCluster, cassandra: Cassandra
+) -> Iterator[Cluster]:
+    """The run's Kafka and Cassandra, and a Spark cluster for all tests of this folder."""
+    with Cluster(tmp_path_factory.mktemp("cluster"), kafka_cluster, cassandra) as made:
         yield made
 
 

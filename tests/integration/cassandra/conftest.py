@@ -1,4 +1,4 @@
-"""A real Cassandra, and stores in it."""
+"""Stores in a real Cassandra."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,11 +14,6 @@ from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.model import Ledger, Stretch, StretchResult
 
 OpenStore = Callable[..., CassandraStore]
-
-
-@pytest.fixture(scope="session")
-def cassandra() -> Cassandra:
-    return cassandras.server()
 
 
 @pytest.fixture

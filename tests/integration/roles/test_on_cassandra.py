@@ -113,12 +113,6 @@ class Stage:
             process.wait()
 
 
-@pytest.fixture(scope="module")
-def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassandra]:
-    with Cassandra(tmp_path_factory.mktemp("cassandra")) as node:
-        yield node
-
-
 @pytest.fixture
 def stage(tmp_path: Path, cassandra: Cassandra) -> Iterator[Stage]:
     made = Stage(tmp_path, cassandra.port)

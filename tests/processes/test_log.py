@@ -6,8 +6,8 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,7 @@ import pytest
 from tallymark.log import Appended, LocalLogWriter, LogBusy, LogLost, Outgoing
 from tallymark.log.local.reader import LocalLogReader
 
-OpenLog = Callable[..., LocalLogWriter]
-ReaderOf = Callable[[], LocalLogReader]
+SEGMENT_BYTES = 20_000
 
 # Appends until it is told to stop or killed, and says what was acknowledged only after it was.
 WRITER = """
@@ -24,7 +23,7 @@ import sys, zlib
 from pathlib import Path
 from tallymark.log import Appended, LocalLogWriter, Outgoing
 folder, life, batches = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-log = LocalLogWriter(folder, stream="events", partitions=2, partition_by="id", segment_bytes=20_000)
+log = LocalLogWriter(folder, stream="events", partitions=2, partition_by="id", segment_bytes=int(sys.argv[4]))
 print("open", flush=True)
 for number in range(batches):
     frames = [Outgoing(n % 2, f"{life}/{number}/{n}|".encode() * (1 + (number * 7 + n) % 40), 3) for n in range(3)]
@@ -40,7 +39,9 @@ print("closed", flush=True)
 @contextmanager
 def writer(folder: Path, *, life: int = 0, batches: int) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(folder), str(life), str(batches)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, str(folder), str(life), str(batches), str(SEGMENT_BYTES)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout
@@ -53,7 +54,11 @@ def writer(folder: Path, *, life: int = 0, batches: int) -> Iterator[subprocess.
             process.stdout.close()
 
 
-def test_kill_9_while_appending_loses_nothing_acknowledged(tmp_path: Path, open_log: OpenLog, reader_of: ReaderOf):
+def open_log(folder: Path) -> LocalLogWriter:
+    return LocalLogWriter(folder, stream="events", partitions=2, partition_by="id", segment_bytes=SEGMENT_BYTES)
+
+
+def test_kill_9_while_appending_loses_nothing_acknowledged(tmp_path: Path):
     acknowledged: dict[tuple[int, int], int] = {}
     for life, acknowledgements in enumerate([1, 40, 150, 333]):
         with writer(tmp_path, life=life, batches=1_000_000) as process:
@@ -66,13 +71,13 @@ def test_kill_9_while_appending_loses_nothing_acknowledged(tmp_path: Path, open_
             partition, offset, crc = map(int, line.split())
             assert (partition, offset) not in acknowledged, "an offset was used twice"
             acknowledged[partition, offset] = crc
-    open_log(segment_bytes=20_000)
-    reader = reader_of()
-    found = {
-        (partition, record.offset): zlib.crc32(record.payload)
-        for partition, position in reader.positions().items()
-        for record in reader.read(partition, 0, position.synced)
-    }
+    with closing(open_log(tmp_path)), closing(LocalLogReader(tmp_path, "events")) as reader:
+        found = {
+            (partition, record.offset): zlib.crc32(record.payload)
+            for partition, position in reader.positions().items()
+            for record in reader.read(partition, 0, position.synced)
+        }
+    assert len(acknowledged) >= 1 + 40 + 150 + 333
     assert {place: found.get(place) for place in acknowledged} == acknowledged
 
 
@@ -104,10 +109,11 @@ def test_a_reader_follows_a_live_writer(tmp_path: Path):
         reader.close()
 
 
-def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path, open_log: OpenLog):
+def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path):
     with writer(tmp_path, batches=1_000_000) as process:
         with pytest.raises(LogBusy, match=f"process {process.pid}"):
-            open_log(segment_bytes=20_000)
+            open_log(tmp_path)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        assert isinstance(open_log(segment_bytes=20_000).append([Outgoing(0, b"x", 1)])[0], Appended)
+        with closing(open_log(tmp_path)) as log:
+            assert isinstance(log.append([Outgoing(0, b"x", 1)])[0], Appended)

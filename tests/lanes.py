@@ -1,0 +1,93 @@
+"""Which tests go to the same process, and in which order, when `make test` runs two processes side by side.
+
+Each process takes the next group as soon as it is free. The unit tests come first, since they fail soonest; then the
+longest groups, so that no long one begins last. Most of what is long waits for servers, and what runs beside it does
+not.
+"""
+
+import atexit
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+# Whoever uses one of these needs the run's only Kafka or Cassandra, so they all go to one process.
+SERVER_FIXTURES = {"cassandra": "cassandra", "kafka_cluster": "kafka"}
+SERVERS = "servers"
+# What may be asked of one `tallymark up`: the page first, which wants to see that nothing was counted yet.
+ONE_UP = ("browser/test_whole_path.py", "e2e/test_commands.py", "stories")
+ORDER = (
+    "unit",
+    SERVERS,
+    "e2e/test_crashes.py",
+    "one up",
+    "integration/spark",
+    "e2e/test_power.py",
+    "e2e",
+    "spark",
+    "stores",
+    "integration",
+    "browser",
+    "stories",
+    "processes",
+)
+# Inside the servers' group: no server idles while others are tested, and Cassandra's gentle tests come before kills.
+SERVER_ORDER = ({"cassandra"}, {"cassandra", "kafka"}, {"kafka"})
+
+
+def arrange(items: list[pytest.Item]) -> None:
+    """Marks every test with its group and brings the groups into order; inside a group the order stays."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=_rank)
+
+
+def only_here(name: str) -> None:
+    """Fails if another process of this run has started the server too: then its tests were not kept together."""
+    run, worker = os.environ.get("PYTEST_XDIST_TESTRUNUID"), os.environ.get("PYTEST_XDIST_WORKER")
+    if run is None or worker is None:
+        return
+    place = Path(tempfile.gettempdir()) / f"tallymark-{run}-{name}"
+    try:
+        with place.open("x") as file:
+            file.write(worker)
+    except FileExistsError:
+        assert place.read_text() == worker, f"{place.read_text()} and {worker} both need {name}: see tests/lanes.py"
+    else:
+        atexit.register(place.unlink, missing_ok=True)
+
+
+def servers(item: pytest.Item) -> set[str]:
+    """Which of `cassandra` and `kafka` the test needs."""
+    needed = {SERVER_FIXTURES[name] for name in getattr(item, "fixturenames", ()) if name in SERVER_FIXTURES}
+    callspec = getattr(item, "callspec", None)
+    if callspec and callspec.params.get("stores") == "cassandra":
+        needed.add("cassandra")
+    return needed
+
+
+def _place(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).as_posix()
+
+
+def _group(item: pytest.Item) -> str:
+    place = _place(item)
+    if servers(item):
+        return SERVERS
+    if place.startswith(ONE_UP) and "tallymark" in getattr(item, "fixturenames", ()):
+        return "one up"
+    # A folder that shares a Spark session stays together, all others go file by file.
+    return "spark" if place.startswith("spark/") else place
+
+
+def _rank(item: pytest.Item) -> tuple[int, int]:
+    group = _group(item)
+    if group == SERVERS:
+        return ORDER.index(SERVERS), SERVER_ORDER.index(servers(item))
+    first = next(number for number, name in enumerate(ORDER) if group.startswith(name))
+    if group == "one up":
+        return first, next(number for number, name in enumerate(ONE_UP) if _place(item).startswith(name))
+    return first, 0
