@@ -186,7 +186,7 @@ class Counting(RuleBasedStateMachine):
             Stretch(partition, start, start + len(events)),
             "log",
             meters_revision=3,
-            meter_ids=(1, 2, 3),
+            meter_ids=(1, *(meter.meter_id for meter in self.meters.values())),
             deltas=deltas.encode(deltas.merge([frame])),
             ledger=Ledger(accepted=len(events), counted=len(events)),
         )

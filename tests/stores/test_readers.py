@@ -178,7 +178,8 @@ def test_an_answer_that_is_too_long_is_broken_off(store, monkeypatch):
             for minute in range(3)
         ]
         blob = deltas.encode(pl.DataFrame(rows, deltas.SCHEMA, orient="row"))
-        result = StretchResult(Stretch(0, start, start + 100), "log", 1, (2,), blob, Ledger(accepted=300, counted=300))
+        ledger = Ledger(accepted=300, counted=300)
+        result = StretchResult(Stretch(0, start, start + 100), "log", 1, (meter.meter_id,), blob, ledger)
         store.apply([result], now_ms=1)
         step()
         series = start + 100
