@@ -1,7 +1,9 @@
 """What the log must keep: what is young, and what the pipeline may still need."""
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tallymark.keeper.retention import MARGIN_MS, keep_from, retain_events
 from tallymark.keeper.service import make_rota
 from tallymark.keeper.streams import Stream
-from tallymark.log import LocalLogWriter, LogWriter, Outgoing, open_reader, retain
+from tallymark.log import LocalLogWriter, LogReader, LogWriter, Outgoing, open_reader, retain
 from tallymark.settings import Settings
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.protocol import WrongLog
@@ -67,7 +69,9 @@ def test_the_dead_letters_are_held_to_their_room_every_few_seconds() -> None:
     assert {duty.name: duty.every_s for duty in rota._duties}["drop old letters"] <= 5
 
 
-def test_segments_are_deleted_and_what_is_needed_can_still_be_read(tmp_path: Path) -> None:
+@pytest.fixture
+def counted(tmp_path: Path) -> Iterator[SimpleNamespace]:
+    """A log of 100 records, one each 10 s, of which the store has applied 90."""
     settings, clock = Settings(data=str(tmp_path)), Clock()
     settings.log.keep_s = 0
     settings.pipeline.horizon_s = 100
@@ -79,11 +83,53 @@ def test_segments_are_deleted_and_what_is_needed_can_still_be_read(tmp_path: Pat
     reader = stream.reader()
     assert reader is not None
     store = SqliteStore(tmp_path / "store.db")
-    store.apply([StretchResult(Stretch(0, 0, 90), reader.identity, 1, (1,), b"", Ledger(accepted=90))], now_ms=0)
-    retain_events(store, stream, settings, 1000 * SECOND, retain)
-    needed = 89 - (100 + MARGIN_MS // SECOND) // 10
-    first = reader.positions()[0].first
-    assert needed - 10 < first <= needed
-    assert len(list(reader.read(0, needed, 100))) == 100 - needed
+    apply(store, reader, 0, 90)
+    yield SimpleNamespace(settings=settings, stream=stream, reader=reader, store=store)
     for opened in (stream, store, writer):
         opened.close()
+
+
+def apply(store: SqliteStore, reader: LogReader, start: int, end: int) -> None:
+    result = StretchResult(Stretch(0, start, end), reader.identity, 1, (1,), b"", Ledger(accepted=end - start))
+    store.apply([result], now_ms=0)
+
+
+def first_after_retention(counted: SimpleNamespace) -> int:
+    retain_events(counted.store, counted.stream, counted.settings, 1000 * SECOND, retain)
+    return int(counted.reader.positions()[0].first)
+
+
+def first_needed(applied: int) -> int:
+    return applied - 1 - (100 + MARGIN_MS // SECOND) // 10
+
+
+def test_segments_are_deleted_and_what_is_needed_can_still_be_read(counted: SimpleNamespace) -> None:
+    needed = first_needed(90)
+    first = first_after_retention(counted)
+    assert needed - 10 < first <= needed
+    assert len(list(counted.reader.read(0, needed, 100))) == 100 - needed
+
+
+def test_while_the_store_is_not_durable_nothing_is_deleted(counted: SimpleNamespace) -> None:
+    # A snapshot keeps the newest commits out of the store's file: a power cut would take them, and the positions.
+    with counted.store.snapshot() as snapshot:
+        assert snapshot.applied() == {0: 90}
+        apply(counted.store, counted.reader, 90, 100)
+        assert first_after_retention(counted) == 0
+    assert first_after_retention(counted) > 0
+
+
+def test_what_was_applied_after_the_store_was_made_durable_does_not_count(
+    counted: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, checkpoint = counted.store, counted.store.checkpoint
+
+    def checkpoint_and_go_on() -> bool:
+        is_durable = checkpoint()
+        apply(store, counted.reader, 90, 100)
+        return bool(is_durable)
+
+    monkeypatch.setattr(store, "checkpoint", checkpoint_and_go_on)
+    assert first_after_retention(counted) <= first_needed(90)
+    assert store.applied(counted.reader.identity) == {0: 100}
+    assert first_needed(90) < first_after_retention(counted) <= first_needed(100)

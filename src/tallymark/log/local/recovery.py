@@ -57,8 +57,8 @@ def _segments(folder: Path, mark: Mark) -> list[int]:
     """The segments there must be; what an interrupted retention left below `first` is deleted."""
     firsts = segments(folder)
     for first in [first for first in firsts if first < mark.first]:
-        segment_file(folder, first).unlink(missing_ok=True)
         index_file(folder, first).unlink(missing_ok=True)
+        segment_file(folder, first).unlink(missing_ok=True)
         firsts.remove(first)
     if not firsts or firsts[0] != mark.first:
         raise LogDamaged(

@@ -60,8 +60,9 @@ def _delete_below(folder: Path, offset: int) -> int:
 
 def _delete(folder: Path, first: int) -> int:
     size = _bytes(folder, first)
-    segment_file(folder, first).unlink()
+    # The segment last: whoever cleans up after a crash finds its files by it.
     index_file(folder, first).unlink(missing_ok=True)
+    segment_file(folder, first).unlink()
     return size
 
 

@@ -1,5 +1,7 @@
 """Retention deletes whole closed segments below what is asked for, and never the record to go on from."""
 
+import mmap
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,6 +127,46 @@ def test_the_writer_deletes_what_an_interrupted_retention_left(log, stream: Path
     mark.close()
     open_log(segment_bytes=4096)
     assert firsts(stream) == [6, 8]
+
+
+@pytest.mark.parametrize("died", ["a kill", "a power cut"])
+def test_a_death_at_any_moment_of_retention_leaves_a_log_that_opens(
+    log, stream: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, died: str
+):
+    """After a kill the mark is as it was written, after a power cut as it was last flushed; deleted files are gone."""
+    durable: list[bytes] = [(stream / "0000" / "mark").read_bytes()]
+    copies: list[Path] = []
+
+    class Flushed(mmap.mmap):
+        def flush(self) -> None:
+            super().flush()
+            durable.append(bytes(self))
+
+    def copy() -> None:
+        copies.append(tmp_path / f"copy-{len(copies)}")
+        shutil.copytree(stream, copies[-1] / "events")
+        if died == "a power cut":
+            (copies[-1] / "events" / "0000" / "mark").write_bytes(durable[-1])
+
+    def unlink_and_copy(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok)
+        copy()
+
+    unlink = Path.unlink
+    with monkeypatch.context() as patched:
+        patched.setattr("tallymark.log.local.mark.mmap.mmap", Flushed)
+        patched.setattr(Path, "unlink", unlink_and_copy)
+        retain(stream, {0: 6})
+    assert len(copies) == 6, "three segments with their indexes"
+    log.close()
+    for folder in copies:
+        writer = LocalLogWriter(folder, stream="events", partitions=2, partition_by="id", segment_bytes=4096)
+        first = writer.positions()[0].first
+        assert firsts(folder / "events") == [6, 8]
+        writer.close()
+        reader = LocalLogReader(folder, "events")
+        assert [record.offset for record in reader.read(0, first, 10)] == [6, 7, 8, 9]
+        reader.close()
 
 
 def test_a_stream_is_kept_within_its_room(log, stream: Path, reader_of: ReaderOf):

@@ -1,0 +1,150 @@
+"""A fold that is broken off, or done by two keepers at once, counts every delta once, by series and in the sums."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+import pytest
+
+import cassandras
+from stores import memory_cassandra
+from tallymark.store import deltas
+from tallymark.store.cassandra.store import CassandraStore
+from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.store.protocol import Store
+from tallymark.store.sqlite import connection
+from tallymark.store.sqlite.store import SqliteStore
+
+SERIES = ("a", "b", "c")
+HOURS = (0, 3600)
+BATCHES = 2
+EACH = 5
+"""events of a series in an hour, in each batch"""
+
+
+class Stores(Protocol):
+    def open(self, before: Callable[[], None] | None = None) -> Store:
+        """One process's view of the store; `before` is called before each statement that begins something."""
+        ...
+
+
+class Files:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def open(self, before: Callable[[], None] | None = None) -> Store:
+        class Watched(sqlite3.Connection):
+            def execute(self, *arguments: Any) -> sqlite3.Cursor:
+                # Within a transaction nobody else can write: there is nothing to meet.
+                if before is not None and not self.in_transaction:
+                    before()
+                return super().execute(*arguments)
+
+        return SqliteStore(self._path, connect=lambda path: connection.connect(path, factory=Watched))
+
+
+class Servers:
+    def __init__(self) -> None:
+        self._server = memory_cassandra.Server()
+
+    def open(self, before: Callable[[], None] | None = None) -> Store:
+        def request(_: Any) -> None:
+            if before is not None:
+                before()
+
+        session = memory_cassandra.Session(self._server, request)
+        return CassandraStore(cassandras.address(0, name="store"), connect=lambda _: session, pause_s=0)
+
+
+@pytest.fixture(params=["sqlite", "cassandra"])
+def make_stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Stores]:
+    """A fresh store for each number."""
+    if request.param == "sqlite":
+        return lambda number: Files(tmp_path / f"{number}.db")
+    return lambda number: Servers()
+
+
+def filled(store: Store) -> None:
+    for number in range(BATCHES):
+        cells = [(1, series, hour, EACH, 0, *[None] * 5) for series in SERIES for hour in HOURS]
+        count = EACH * len(cells)
+        frame = pl.DataFrame(cells, schema=deltas.SCHEMA, orient="row")
+        stretch = Stretch(0, number, number + 1)
+        ledger = Ledger(accepted=count, counted=count)
+        store.apply([StretchResult(stretch, "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)
+
+
+def fold_all(store: Store, most_points: int = 1000) -> None:
+    while store.fold(most_points=most_points).more:
+        pass
+
+
+def assert_exact(store: Store) -> None:
+    """By series, which the points give, and over all, which the sums give."""
+    each = BATCHES * EACH
+    with store.snapshot() as snapshot:
+        question: dict[str, Any] = {"where": {}, "start_s": None, "end_s": None}
+        found = snapshot.read(store.meter("events"), by=("event",), step_s=3600, **question)
+        assert [row[:3] for row in found.rows()] == [(series, hour, each) for series in SERIES for hour in HOURS]
+        found = snapshot.read(store.meter("events"), by=(), step_s=3600, **question)
+        assert [row[:2] for row in found.rows()] == [(hour, each * len(SERIES)) for hour in HOURS]
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+def test_a_fold_goes_on_after_the_restart_of_its_keeper(make_stores: Callable[[int], Stores], slices: int) -> None:
+    stores = make_stores(0)
+    first = stores.open()
+    filled(first)
+    for _ in range(slices):
+        first.fold(most_points=1)
+    assert_exact(first)
+    first.close()
+    again = stores.open()
+    assert again.marks().folded < again.journal_end(), "nothing was left to fold"
+    assert_exact(again)
+    fold_all(again, most_points=1)
+    assert again.marks().folded == again.journal_end()
+    assert_exact(again)
+
+
+@pytest.mark.parametrize("slices_before", [0, 1], ids=["at its beginning", "between two slices"])
+@pytest.mark.parametrize("all_of_it", [True, False], ids=["folds all", "folds a slice"])
+def test_another_keeper_that_folds_at_any_moment_of_a_fold_changes_no_count(
+    make_stores: Callable[[int], Stores], slices_before: int, all_of_it: bool
+) -> None:
+    moment = met = 0
+    while met == moment:
+        moment += 1
+        met = meet_at(make_stores(moment), moment, slices_before, all_of_it)
+    assert moment > 5, "the two hardly met"
+
+
+def meet_at(stores: Stores, moment: int, slices_before: int, all_of_it: bool) -> int:
+    """Lets another keeper fold before this statement of a fold; how many statements the fold came to by then."""
+    seen: list[None] = []
+    watching = False
+
+    def before() -> None:
+        if watching and len(seen) < moment:
+            seen.append(None)
+            if len(seen) == moment:
+                fold_all(other) if all_of_it else other.fold(most_points=1)
+
+    keeper, other = stores.open(before), stores.open()
+    filled(keeper)
+    for _ in range(slices_before):
+        keeper.fold(most_points=1)
+    watching = True
+    keeper.fold(most_points=3)
+    watching = False
+    for store in (keeper, other):
+        assert_exact(store)
+    # Whoever met the other one is not stopped by it.
+    fold_all(keeper)
+    assert keeper.marks().folded == keeper.journal_end()
+    for store in (keeper, other):
+        assert_exact(store)
+        store.close()
+    return len(seen)
