@@ -77,11 +77,16 @@ def read_many(file: int, *, first: int, start: int, end: int, seed: int) -> Entr
     data = os.pread(file, wanted, (start - first) * ENTRY_BYTES)
     if len(data) != wanted:
         raise IndexDamaged(f"no entry for offset {start + len(data) // ENTRY_BYTES}")
-    entries = np.frombuffer(data, _COLUMNS)
+    entries = columns(data)
     wrong = np.flatnonzero(entries["check"] != _checks(entries, start, seed))
     if len(wrong):
         raise IndexDamaged(f"the entry of offset {start + int(wrong[0])} fails its check")
     return entries
+
+
+def columns(data: bytes) -> Entries:
+    """Packed entries as columns."""
+    return np.frombuffer(data, _COLUMNS)
 
 
 def _check(entry: Entry, offset: int, seed: int) -> int:

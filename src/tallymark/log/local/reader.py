@@ -133,9 +133,10 @@ class PartitionReader:
     def append_ms(self, offset: int) -> int:
         # The entry of a record is written before `end` moves, so it is there while the record is being synced.
         standing = self._mark.read()
-        if not standing.synced <= offset < standing.end:
+        is_synced = not standing.synced <= offset < standing.end
+        if is_synced:
             self._check(offset, offset + 1)
-        return self._segment(offset).entry(offset).append_ms
+        return self._segment(offset).entry(offset, synced=is_synced).append_ms
 
     def offset_at(self, append_ms: int) -> int:
         standing, first = self._mark.read(), self._mark.first
@@ -194,9 +195,7 @@ class PartitionReader:
                 continue
         if offset < self._mark.first:
             raise LogLost(f"{self._folder}: offset {offset} was deleted by retention while it was being read")
-        raise LogDamaged(
-            f"{self._folder}: the segment or index with offset {offset} is missing; put it back from a copy"
-        )
+        raise LogDamaged(f"{self._folder}: the segment with offset {offset} is missing; put it back from a copy")
 
     def _opened(self, first: int) -> Segment:
         segment = self._open.pop(first, None) or Segment(self._folder, first, seed=self._seed)

@@ -86,6 +86,25 @@ def walk(
         offset += 1
 
 
+def walk_headers(file: int, *, seed: int, offset: int, end: int) -> Iterator[tuple[int, Header, int]]:
+    """(position, header, payload bytes) of every record of a segment that begins at `offset`; raises Broken.
+
+    A frame is stepped over unread: what a header says is under its own checksum, also where the frame is damaged.
+    """
+    position = 0
+    for number in range(offset, end):
+        data = os.pread(file, HEADER_BYTES, position)
+        if len(data) < HEADER_BYTES:
+            raise Broken(position, number, f"the file ends {HEADER_BYTES - len(data)} bytes short of a whole header")
+        magic, length, found, append_ms, before, events, instance, sequence, _, check = _WHOLE.unpack(data)
+        if magic != MAGIC or zlib.crc32(data[:-4], seed) != check:
+            raise Broken(position, number, "the header fails its checksum")
+        if found != number:
+            raise Broken(position, number, f"the record here has offset {found}")
+        yield position, Header(found, append_ms, before, events, instance, sequence), length
+        position += HEADER_BYTES + length
+
+
 def _more(file: int, view: memoryview, at: int, have: int, position: int, need: int) -> tuple[memoryview, int]:
     """The unread rest moved to the front of the buffer and filled up from the file; grows for a larger frame."""
     rest = have - at

@@ -1,13 +1,17 @@
 """A segment as a reader has it open: its index for finding, its records for reading."""
 
+import logging
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tallymark.log.local import index
 from tallymark.log.local.layout import index_file, segment_file
-from tallymark.log.local.record import Broken, Header, walk
+from tallymark.log.local.record import Broken, Header, walk, walk_headers
 from tallymark.log.protocol import LogDamaged
+
+logger = logging.getLogger(__name__)
 
 # 160 kB of index at a time: a stretch of one micro-batch is usually found with one read.
 _ENTRIES_AT_ONCE = 4096
@@ -23,7 +27,8 @@ class Segment:
         self._seed = seed
         self._records = self._index = -1
         self._records = os.open(self.path, os.O_RDONLY)
-        self._index = os.open(self._index_path, os.O_RDONLY)
+        with suppress(FileNotFoundError):  # what it would say stands in the records too
+            self._index = os.open(self._index_path, os.O_RDONLY)
 
     def __del__(self) -> None:
         for file in (self._records, self._index):
@@ -47,26 +52,65 @@ class Segment:
             raise LogDamaged(f"{self.path} has {size:,} bytes, but offset {offset} should stand at byte {position:,}")
         return position
 
-    def entry(self, offset: int) -> index.Entry:
+    def entry(self, offset: int, *, synced: bool = True) -> index.Entry:
+        """What the index says of a record; of one that is not synced, the writer may still take it back."""
         try:
-            return index.read_one(self._index, first=self.first, offset=offset, seed=self._seed)
+            return index.read_one(self._opened_index(), first=self.first, offset=offset, seed=self._seed)
         except index.IndexDamaged as damaged:
-            raise self._damaged(damaged) from None
+            return self._from_records(offset, offset + 1, damaged, mend=synced)[0]
 
     def entries(self, start: int, end: int) -> Iterator[index.Entries]:
         """The entries of start <= offset < end, a few thousand at a time."""
         for begin in range(start, end, _ENTRIES_AT_ONCE):
             stop = min(begin + _ENTRIES_AT_ONCE, end)
             try:
-                yield index.read_many(self._index, first=self.first, start=begin, end=stop, seed=self._seed)
+                yield index.read_many(self._opened_index(), first=self.first, start=begin, end=stop, seed=self._seed)
             except index.IndexDamaged as damaged:
-                raise self._damaged(damaged) from None
+                found = self._from_records(begin, stop, damaged, mend=True)
+                yield index.columns(self._packed(found, begin))
 
-    def _damaged(self, damaged: index.IndexDamaged) -> LogDamaged:
-        return LogDamaged(
-            f"{self._index_path}: {damaged}; a segment is missing behind this one, or only the index is damaged: "
-            "then it is made again when the collector next starts"
-        )
+    def _opened_index(self) -> int:
+        if self._index < 0:
+            raise index.IndexDamaged("the file is missing")
+        return self._index
+
+    def _from_records(self, start: int, end: int, damaged: index.IndexDamaged, *, mend: bool) -> list[index.Entry]:
+        """The entries of start <= offset < end as the records' headers have them; LogDamaged if these do not read."""
+        entries = []
+        try:
+            for position, header, size in walk_headers(self._records, seed=self._seed, offset=self.first, end=end):
+                if header.offset >= start:
+                    entries.append(index.Entry(position, header.append_ms, header.events_before, header.events, size))
+        except Broken as broken:
+            raise LogDamaged(
+                f"{self.path}: {broken}, and its index does not help ({damaged}); a segment is missing behind this one,"
+                " or this one is cut short: put the file back from a copy"
+            ) from None
+        if mend:
+            self._mend(start, entries, damaged)
+        return entries
+
+    def _mend(self, start: int, entries: list[index.Entry], damaged: index.IndexDamaged) -> None:
+        """Only below the synced mark: there the writer never changes an entry, and whoever mends writes the same."""
+        try:
+            file = os.open(self._index_path, os.O_WRONLY)
+            try:
+                os.pwrite(file, self._packed(entries, start), (start - self.first) * index.ENTRY_BYTES)
+            finally:
+                os.close(file)
+        except OSError as error:
+            logger.warning(
+                "%s: %s; read from the segment instead. It cannot be mended here (%s), but when the collector next"
+                " starts",
+                self._index_path,
+                damaged,
+                error.strerror or error,
+            )
+        else:
+            logger.warning("%s: %s; mended from the segment", self._index_path, damaged)
+
+    def _packed(self, entries: list[index.Entry], start: int) -> bytes:
+        return b"".join(index.pack(entry, offset=start + n, seed=self._seed) for n, entry in enumerate(entries))
 
     def offset_at(self, append_ms: int, end: int) -> int:
         """The first offset below `end` appended at or after this time, or `end`; append times never decrease."""
