@@ -24,7 +24,7 @@ from tallymark.meters import from_mapping
 from tallymark.meters.model import EVENTS
 from tallymark.store.model import RegisteredMeter
 
-# A busy machine makes an example slow, not wrong.
+# How long an example takes says how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile("tallymark", deadline=None)
 hypothesis.settings.load_profile("tallymark")
 

@@ -42,7 +42,8 @@ def keep_from(
             kept[partition] = standing.first
             continue
         needed_ms = reader.append_ms(partition, position - 1) - horizon_ms - MARGIN_MS
-        oldest_ms = min(needed_ms, now_ms - keep_ms)
+        # In append time, which a wall clock that was set may be far from.
+        oldest_ms = min(needed_ms, now_ms + standing.clock_ahead_ms - keep_ms)
         kept[partition] = min(position - 1, reader.offset_at(partition, oldest_ms))
     return kept
 

@@ -4,6 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+SLEW_PER_MILLE = 5
+"""by which append time of a local log may pass faster or slower than real time, to find back to a wall clock that was
+set: a horizon of 600 s is one of 597 to 603 s then, and an hour is made up in nine days"""
+
 
 class LogError(Exception):
     """Something about the log that a person must know.
@@ -85,6 +89,12 @@ class Positions:
     end: int
     events: int | None
     """events appended up to `synced` since the log was made; None if the log cannot tell without reading it"""
+    clock_ahead_ms: int = 0
+    """how far append times were ahead of the wall clock of whoever stamps them, at the last append; see `to_wall_ms`"""
+
+    def to_wall_ms(self, append_ms: int) -> int:
+        """What the wall clock shows or showed at this append time, if it was not set since the last append."""
+        return append_ms - self.clock_ahead_ms
 
 
 class LogWriter(Protocol):

@@ -72,22 +72,26 @@ def complete_through(
         following = applied.get(partition, 0)
         if following < standing.end:
             appended_ms = events.append_ms(partition, following)
-            # Append times of one machine never go back, its clock does when it is set: then they do not say when
-            # something came. Those of several machines may be ahead of ours by as much as their clocks differ.
-            if appended_ms is None or appended_ms > clock_ms() + events.slack_ms:
+            if appended_ms is None:
                 return None
-            complete = min(complete, appended_ms)
+            came_ms = standing.to_wall_ms(appended_ms)
+            # Append times go on when the clock is set back, and until the next append nobody says by how much: then
+            # they do not tell when something came. Those of several machines may be ahead of ours by as much as their
+            # clocks differ.
+            if came_ms > clock_ms() + events.slack_ms:
+                return None
+            complete = min(complete, came_ms)
     return complete
 
 
 def ahead_ms(positions: Mapping[int, Positions], events: LogView, *, now_ms: int) -> int:
-    """How far the newest append time lies ahead of the clock: above 0 after the clock was set back."""
-    newest = [
-        events.append_ms(partition, standing.synced - 1)
-        for partition, standing in positions.items()
-        if standing.synced > standing.first
-    ]
-    return max(0, max((each for each in newest if each is not None), default=now_ms) - now_ms)
+    """How far append time is ahead of the clock, below 0 behind it, where they differ most: after the clock was set."""
+    found = [0]
+    for partition, standing in positions.items():
+        newest_ms = events.append_ms(partition, standing.synced - 1) if standing.synced > standing.first else None
+        set_back_since = 0 if newest_ms is None else max(0, standing.to_wall_ms(newest_ms) - now_ms)
+        found.append(standing.clock_ahead_ms + set_back_since)
+    return max(found, key=abs)
 
 
 def _spoken(moment_ms: int | None) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from tallymark import __version__
-from tallymark.log.protocol import Positions
+from tallymark.log.protocol import SLEW_PER_MILLE, Positions
 from tallymark.query.account import intake, refused
 from tallymark.query.freshness import Freshness, ahead_ms, freshness
 from tallymark.query.lost import are_lost
@@ -17,8 +17,8 @@ LAG_WINDOW_MS = 60_000
 RATE_WINDOW_MS = 5_000
 LATE_MS = 10_000
 RECENT_MS = 3_600_000
-# Retention and claims go by append time, so a clock set back by more than this is worth a line.
-CLOCK_BACK_MS = 60_000
+# More than clocks that are kept by NTP differ. Beyond it, somebody has set one.
+CLOCKS_APART_MS = 5_000
 
 
 def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
@@ -71,7 +71,9 @@ def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
         for (hop, reason), last_ms in store.last_dead_letters_ms().items()
         if hop == "pipeline" and last_ms > now_ms - RECENT_MS
     }
-    problems = _problems(answer, fresh, log_ahead_ms=log_ahead_ms, recent_letters=recent_letters)
+    problems = _problems(
+        answer, fresh, log_ahead_ms=log_ahead_ms, slack_ms=sources.events.slack_ms, recent_letters=recent_letters
+    )
     return {"healthy": not problems, "problems": problems, **answer}
 
 
@@ -121,7 +123,9 @@ def _positions(positions: Mapping[int, Positions], applied: Mapping[int, int]) -
     ]
 
 
-def _problems(answer: Mapping[str, Any], fresh: Freshness, *, log_ahead_ms: int, recent_letters: Set[str]) -> list[str]:
+def _problems(
+    answer: Mapping[str, Any], fresh: Freshness, *, log_ahead_ms: int, slack_ms: int, recent_letters: Set[str]
+) -> list[str]:
     """What a person should look at, in sentences; empty when all is well."""
     found = [f"{spoken(each)} is {each['state']}" for each in answer["roles"] if each["state"] != "running"]
     if answer["missing"]:
@@ -131,12 +135,9 @@ def _problems(answer: Mapping[str, Any], fresh: Freshness, *, log_ahead_ms: int,
             "records were deleted by the log's retention before they were counted (see the dead letters):"
             " counts miss what they held"
         )
-    if log_ahead_ms > CLOCK_BACK_MS:
-        found.append(
-            f"the log's clock is {log_ahead_ms / 1000:,.0f} s ahead of this machine's, which was set back;"
-            " retention, claims and freshness wait until it has caught up"
-        )
-    elif fresh.lag_ms is None and not log_ahead_ms:
+    if abs(log_ahead_ms) > CLOCKS_APART_MS + slack_ms:
+        found.append(_clocks_apart(log_ahead_ms, of_brokers=slack_ms > 0))
+    if fresh.lag_ms is None and log_ahead_ms <= 0:
         found.append("the log cannot be read, so nobody knows how fresh the counts are")
     elif fresh.lag_ms is not None and fresh.lag_ms > LATE_MS:
         found.append(f"counts are {fresh.lag_ms / 1000:,.1f} s behind")
@@ -151,3 +152,17 @@ def _problems(answer: Mapping[str, Any], fresh: Freshness, *, log_ahead_ms: int,
         )
     found.extend(f"meter {each['name']} is broken: {each['broken']}" for each in answer["meters"] if each["broken"])
     return found
+
+
+def _clocks_apart(ahead_ms: int, *, of_brokers: bool) -> str:
+    seconds = f"{abs(ahead_ms) / 1000:,.0f} s"
+    if of_brokers:
+        return (
+            f"the log's newest record is {seconds} ahead of this machine's clock: that or a broker's is wrong;"
+            " duplicates are found by the brokers' clocks, and freshness is unknown while something waits"
+        )
+    where, done = (f"{seconds} ahead of", "back") if ahead_ms > 0 else (f"{seconds} behind", "forward")
+    return (
+        f"the log's clock is {where} this machine's, which was set {done}; it keeps the pace of real time, so that"
+        f" duplicates are found and counts are right, and comes back by {3600 * SLEW_PER_MILLE // 1000} s an hour"
+    )

@@ -18,6 +18,7 @@ class MemoryLog:
     def __init__(self, partitions: int = 2, *, clock: Callable[[], int] = lambda: 0) -> None:
         self.identity = "memory"
         self.slack_ms = 0
+        self.clock_ahead_ms = 0
         self.refusing: dict[int, str] = {}
         self.unsynced: dict[int, int] = {}
         self.appends = 0
@@ -45,7 +46,8 @@ class MemoryLog:
         standings = {}
         for number, records in enumerate(self._records):
             synced = len(records) - self.unsynced.get(number, 0)
-            standings[number] = Positions(0, synced, len(records), sum(record.events for record in records[:synced]))
+            events = sum(record.events for record in records[:synced])
+            standings[number] = Positions(0, synced, len(records), events, self.clock_ahead_ms)
         return standings
 
     def sealed(self) -> dict[int, str]:

@@ -27,6 +27,9 @@ class Clock:
     def __call__(self) -> int:
         return self.now_ms
 
+    def steady(self) -> int:
+        return self.now_ms * 1_000_000
+
 
 def fill(writer: LogWriter, clock: Clock, records: int, *, every_s: int) -> None:
     for number in range(records):
@@ -54,6 +57,17 @@ def test_what_is_kept(applied: dict[int, int], keep_s: int, kept: int) -> None:
     assert found == {0: kept}
 
 
+@pytest.mark.parametrize("ahead_s", [-660, 3600])
+def test_what_is_young_is_told_by_the_clock_that_stamped_it(ahead_s: int) -> None:
+    clock = Clock()
+    log = MemoryLog(1, clock=clock)
+    fill(log, clock, 1000, every_s=1)
+    log.clock_ahead_ms = ahead_s * SECOND
+    wall_ms = 1000 * SECOND - log.clock_ahead_ms
+    found = keep_from(log, {0: 1000}, now_ms=wall_ms, keep_ms=500 * SECOND, horizon_ms=100 * SECOND)
+    assert found == {0: 500}
+
+
 def test_a_position_beyond_the_log_stops_retention() -> None:
     clock = Clock()
     log = MemoryLog(1, clock=clock)
@@ -76,7 +90,13 @@ def counted(tmp_path: Path) -> Iterator[SimpleNamespace]:
     settings.log.keep_s = 0
     settings.pipeline.horizon_s = 100
     writer = LocalLogWriter(
-        settings.log_folder, stream="events", partitions=1, partition_by="id", segment_bytes=4096, clock=clock
+        settings.log_folder,
+        stream="events",
+        partitions=1,
+        partition_by="id",
+        segment_bytes=4096,
+        clock=clock,
+        steady=clock.steady,
     )
     fill(writer, clock, 100, every_s=10)
     stream = Stream(partial(open_reader, settings, "events"))

@@ -11,11 +11,32 @@ from tallymark.log.local.reader import LocalLogReader
 
 
 class Clock:
+    """A wall clock, and beside it one that nobody sets.
+
+    Moving `ms` forward lets that much time pass. Moving it back, and `set_to`, is what people do to a wall clock.
+    """
+
     def __init__(self, ms: int = 1_000_000) -> None:
-        self.ms = ms
+        self._ms = ms
+        self._steady_ns = 0
 
     def __call__(self) -> int:
-        return self.ms
+        return self._ms
+
+    def steady(self) -> int:
+        return self._steady_ns
+
+    def set_to(self, ms: int) -> None:
+        self._ms = ms
+
+    @property
+    def ms(self) -> int:
+        return self._ms
+
+    @ms.setter
+    def ms(self, ms: int) -> None:
+        self._steady_ns += max(0, ms - self._ms) * 1_000_000
+        self._ms = ms
 
 
 @pytest.fixture
@@ -29,7 +50,8 @@ def open_log(tmp_path: Path, clock: Clock) -> Iterator[Callable[..., LocalLogWri
     opened: list[LocalLogWriter] = []
 
     def open_log(**changes: Any) -> LocalLogWriter:
-        options = {"partitions": 2, "partition_by": "id", "segment_bytes": 4096, "clock": clock} | changes
+        options = {"partitions": 2, "partition_by": "id", "segment_bytes": 4096} | changes
+        options = {"clock": clock, "steady": clock.steady} | options
         writer = LocalLogWriter(tmp_path, stream="events", **options)
         opened.append(writer)
         return writer

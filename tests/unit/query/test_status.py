@@ -108,15 +108,48 @@ def test_a_beat_from_before_the_clock_was_set_back_proves_nothing(desk, file, st
     assert (keeper["state"], keeper["beat_age_ms"]) == (state, None)
 
 
-@pytest.mark.parametrize(("back_ms", "told"), [(60_000, []), (3_600_000, ["the log's clock is 3,600 s ahead"])])
+AHEAD = "the log's clock is 3,600 s ahead of this machine's, which was set back; it keeps the pace of real time"
+BEHIND = "the log's clock is 660 s behind this machine's, which was set forward; it keeps the pace of real time"
+
+
+@pytest.mark.parametrize(("back_ms", "told"), [(5_000, []), (3_600_000, [AHEAD])])
 def test_a_clock_that_was_set_back_is_said(desk, back_ms, told):
     running(desk, "collector", "pipeline", "keeper", "query")
     desk.log.append([Outgoing(0, b"", 1), Outgoing(1, b"", 1)])
     desk.now_ms -= back_ms
     for positions in ({0: 1, 1: 1}, {0: 1}):  # also with something waiting: this is no log that cannot be read
         desk.store.positions = positions
+        assert [problem.split(", so that")[0] for problem in desk.ask("/v1/status")["problems"]] == told
+
+
+@pytest.mark.parametrize(("ahead_ms", "told"), [(5_000, []), (-5_000, []), (3_600_000, [AHEAD]), (-660_000, [BEHIND])])
+def test_a_log_whose_clock_is_not_the_wall_clock_says_so_and_still_tells_how_fresh_it_is(desk, ahead_ms, told):
+    running(desk, "collector", "pipeline", "keeper", "query")
+    wall_ms = desk.now_ms
+    desk.now_ms += ahead_ms
+    desk.log.append([Outgoing(0, b"", 1), Outgoing(1, b"", 1)])
+    desk.now_ms, desk.log.clock_ahead_ms = wall_ms, ahead_ms
+    for positions, lag_ms in (({0: 1, 1: 1}, 0), ({0: 1}, 4_000)):
+        desk.now_ms = wall_ms + lag_ms
+        desk.store.positions = positions
+        found = desk.ask("/v1/status")
+        assert [problem.split(", so that")[0] for problem in found["problems"]] == told
+        assert found["healthy"] is not bool(told)
+        assert found["freshness"]["lag_ms"] == lag_ms
+    desk.now_ms = wall_ms + 11_000
+    assert "counts are 11.0 s behind" in desk.ask("/v1/status")["problems"]
+
+
+def test_brokers_whose_clocks_are_far_ahead_are_said(desk):
+    running(desk, "collector", "pipeline", "keeper", "query")
+    desk.log.slack_ms = 30_000
+    desk.log.append([Outgoing(0, b"", 1)])
+    desk.store.positions = {0: 1}
+    for ahead_ms, told in ((35_000, 0), (35_001, 1)):
+        desk.now_ms -= ahead_ms
         problems = desk.ask("/v1/status")["problems"]
-        assert [problem.split(" of this machine")[0] for problem in problems] == told
+        assert len([problem for problem in problems if "ahead of this machine's clock" in problem]) == told
+        desk.now_ms += ahead_ms
 
 
 @pytest.mark.parametrize(("age_ms", "healthy"), [(60_000, False), (3_600_001, True)])

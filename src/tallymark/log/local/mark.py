@@ -12,6 +12,10 @@ _WORD_MAGIC, _WORD_FIRST, _WORD_TURN = 0, 1, 2
 _SLOTS = (8, 16)
 
 
+_MASK = 2**64 - 1
+_AHEAD_CHECK = int.from_bytes(b"TMahead\0", "little")
+
+
 class Standing(NamedTuple):
     """Where a partition stands: `events` were appended up to `synced`, `active` is the segment being written."""
 
@@ -19,6 +23,8 @@ class Standing(NamedTuple):
     end: int
     events: int
     active: int
+    ahead_ms: int = 0
+    """how far append time is ahead of the writer's wall clock"""
 
 
 class Mark:
@@ -68,14 +74,20 @@ class Mark:
             turn = words[_WORD_TURN]
             slot = _SLOTS[turn % 2]
             standing = Standing(words[slot], words[slot + 1], words[slot + 2], words[slot + 3])
+            ahead, check = words[slot + 4], words[slot + 5]
             if words[_WORD_TURN] == turn:
-                return standing
+                # A writer of before there were these words leaves those of another standing.
+                if check != _ahead_check(standing, ahead):
+                    return standing
+                return standing._replace(ahead_ms=ahead - (1 << 64) if ahead >> 63 else ahead)
 
     def publish(self, standing: Standing) -> None:
         words = self._words
         turn = words[_WORD_TURN] + 1
         slot = _SLOTS[turn % 2]
-        words[slot], words[slot + 1], words[slot + 2], words[slot + 3] = standing
+        words[slot], words[slot + 1], words[slot + 2], words[slot + 3], _ = standing
+        ahead = standing.ahead_ms & _MASK
+        words[slot + 4], words[slot + 5] = ahead, _ahead_check(standing, ahead)
         words[_WORD_TURN] = turn
 
     def flush(self) -> None:
@@ -84,3 +96,7 @@ class Mark:
     def close(self) -> None:
         self._words.release()
         self._map.close()
+
+
+def _ahead_check(standing: Standing, ahead: int) -> int:
+    return (_AHEAD_CHECK ^ ahead ^ standing.synced << 32 ^ standing.end) & _MASK

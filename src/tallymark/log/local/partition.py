@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tallymark.log.local import index
+from tallymark.log.local.append_clock import AppendClock
 from tallymark.log.local.disk import Disk, write_all
 from tallymark.log.local.layout import index_file, mark_file, segment_file
 from tallymark.log.local.mark import Mark, Standing
@@ -25,7 +26,9 @@ class WriterRules:
     instance: int
     disk: Disk
     clock: Callable[[], int]
-    """epoch milliseconds; may step back, append times do not"""
+    """the wall clock in epoch milliseconds, which people and NTP set"""
+    steady: Callable[[], int]
+    """nanoseconds of a clock that nobody sets"""
     synced_after: Callable[[float], None]
     """told the seconds each sync took"""
 
@@ -56,6 +59,12 @@ class PartitionWriter:
         self._end = recovered.end
         self._events = last.events_before + last.events if last else 0
         self._append_ms = last.append_ms if last else 0
+        self._clock = AppendClock(
+            wall=rules.clock,
+            steady=rules.steady,
+            last_ms=self._append_ms,
+            ahead_ms=self._mark.read().ahead_ms,
+        )
         self._sequence = last.sequence + 1 if last and last.instance == rules.instance else 0
         self._segment = os.open(segment_file(folder, self._active), os.O_RDWR)
         self._index = os.open(index_file(folder, self._active), os.O_RDWR)
@@ -92,7 +101,7 @@ class PartitionWriter:
 
     def positions(self) -> Positions:
         standing = self._mark.read()
-        return Positions(self._mark.first, standing.synced, standing.end, standing.events)
+        return Positions(self._mark.first, standing.synced, standing.end, standing.events, standing.ahead_ms)
 
     def close(self) -> None:
         with self._lock:
@@ -101,6 +110,9 @@ class PartitionWriter:
                 os.close(self._segment)
                 os.close(self._index)
                 self._segment = self._index = -1
+                # The wall clock may have been set since the last append: whoever goes on must know.
+                self._clock.now_ms()
+                self._publish(end=self._end)
                 self._mark.flush()
                 self._mark.close()
 
@@ -136,7 +148,7 @@ class PartitionWriter:
         self._active, self._position = self._end, 0
 
     def _write(self, frames: Sequence[Outgoing]) -> "_Written":
-        append_ms = max(self._rules.clock(), self._append_ms)
+        append_ms = self._clock.now_ms()
         instance = self._rules.instance
         position, events = self._position, self._events
         buffers: list[bytes] = []
@@ -194,7 +206,15 @@ class PartitionWriter:
             self._sealed = f"{self._folder} takes nothing more: {why}; check the disk, then start the collector again"
 
     def _publish(self, *, end: int) -> None:
-        self._mark.publish(Standing(synced=self._end, end=end, events=self._events, active=self._active))
+        self._mark.publish(
+            Standing(
+                synced=self._end,
+                end=end,
+                events=self._events,
+                active=self._active,
+                ahead_ms=self._clock.ahead_ms,
+            )
+        )
 
     def _refused(self, frames: Sequence[Outgoing], reason: str) -> list[Appended | NotAppended]:
         return [NotAppended(self._partition, reason) for _ in frames]

@@ -86,7 +86,7 @@ class PartitionReader:
 
     def positions(self) -> Positions:
         standing = self._mark.read()
-        return Positions(self._mark.first, standing.synced, standing.end, standing.events)
+        return Positions(self._mark.first, standing.synced, standing.end, standing.events, standing.ahead_ms)
 
     def read(self, start: int, end: int) -> Iterator[Record]:
         self._check(start, end)

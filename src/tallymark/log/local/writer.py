@@ -3,12 +3,12 @@
 import fcntl
 import os
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tallymark import telemetry
+from tallymark.log.local.append_clock import steady_ns, wall_ms
 from tallymark.log.local.disk import Disk
 from tallymark.log.local.layout import open_layout, partition_folder
 from tallymark.log.local.partition import PartitionWriter, WriterRules
@@ -17,10 +17,6 @@ from tallymark.log.local.retention import no_retention
 from tallymark.log.protocol import Appended, LogBusy, NotAppended, Outgoing, Positions
 
 MAX_PAYLOAD_BYTES = 1 << 30
-
-
-def epoch_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class LocalLogWriter:
@@ -40,7 +36,8 @@ class LocalLogWriter:
         segment_bytes: int,
         reserve_bytes: int = 0,
         instance: int | None = None,
-        clock: Callable[[], int] = epoch_ms,
+        clock: Callable[[], int] = wall_ms,
+        steady: Callable[[], int] = steady_ns,
         disk: Disk | None = None,
     ) -> None:
         # Taken here so that they are shown as zero before the first append.
@@ -59,6 +56,7 @@ class LocalLogWriter:
             instance=secrets.randbits(63) if instance is None else instance,
             disk=disk or Disk(),
             clock=clock,
+            steady=steady,
             synced_after=telemetry.LOG_SYNC_SECONDS.labels(stream).observe,
         )
         try:

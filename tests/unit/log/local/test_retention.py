@@ -18,6 +18,7 @@ ReaderOf = Callable[[], LocalLogReader]
 @pytest.fixture
 def log(open_log: OpenLog, clock) -> LocalLogWriter:
     """Segments of two records: 0 1 | 2 3 | 4 5 | 6 7 | 8 9, appended at 0, 10, 20 …"""
+    clock.ms = 0
     log = open_log(segment_bytes=4096)
     for number in range(10):
         clock.ms = number * 10

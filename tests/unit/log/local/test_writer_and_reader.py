@@ -129,8 +129,9 @@ def test_nothing_is_seen_before_it_is_synced(open_log: OpenLog, reader_of: Reade
 
 
 def test_append_times_never_decrease(open_log: OpenLog, reader_of: ReaderOf, clock):
-    #  clock     5000   5000   4000 (steps back)   restart   3000   6000
-    #  append    5000   5000   5000                          5000   6000
+    #  clock     5000   5000   4000 (set back)   restart   3000 (set back)   3200
+    #  append    5000   5000   5000                        5000              5199: slower, until both agree
+    clock.ms = 0
     log = open_log()
     for clock.ms in (5000, 5000, 4000):
         log.append([frame("x")])
@@ -138,14 +139,15 @@ def test_append_times_never_decrease(open_log: OpenLog, reader_of: ReaderOf, clo
     clock.ms = 3000
     log = open_log()
     log.append([frame("x")])
-    clock.ms = 6000
+    clock.ms = 3200
     log.append([frame("x")])
-    assert [record.append_ms for record in reader_of().read(0, 0, 5)] == [5000, 5000, 5000, 5000, 6000]
+    assert [record.append_ms for record in reader_of().read(0, 0, 5)] == [5000, 5000, 5000, 5000, 5199]
+    assert log.positions()[0].clock_ahead_ms == 1999
 
 
 def test_append_times_never_decrease_over_a_roll_and_restart(open_log: OpenLog, clock):
-    log = open_log(segment_bytes=4096)
     clock.ms = 9000
+    log = open_log(segment_bytes=4096)
     log.append([Outgoing(0, b"x" * 4000, 1)])
     log.close()
     clock.ms = 1
@@ -155,6 +157,7 @@ def test_append_times_never_decrease_over_a_roll_and_restart(open_log: OpenLog, 
 
 def test_the_first_offset_at_or_after_a_time(open_log: OpenLog, reader_of: ReaderOf, clock):
     times = [10, 10, 20, 30, 30, 30, 50]
+    clock.ms = 0
     log = open_log(segment_bytes=4096)
     for clock.ms in times:
         log.append([Outgoing(0, b"x" * 1500, 1)])  # two records a segment
