@@ -89,6 +89,7 @@ def test_status_is_even_and_well(tallymark):
     for role in ("collector", "pipeline", "keeper", "query"):
         assert f"{role:<9} running" in screen
     status = tallymark.ask("status")
+    assert status["counted"] > 0
     assert status["received"] == status["accepted"] + status["refused"]
     assert status["accepted"] == status["counted"] + status["duplicate"] + status["unmatched"]
 

@@ -66,7 +66,9 @@ def begin_load(running: Running, name: str) -> Load:
 
 
 def partitions(running: Running) -> list[Path]:
-    return sorted(path.parent for path in (running.data / "log" / "events").glob("*/mark"))
+    found = sorted(path.parent for path in (running.data / "log" / "events").glob("*/mark"))
+    assert found, "no partition to cut the power of"
+    return found
 
 
 def cut_power(folder: Path, *, identity: str, partition: int, chance: random.Random) -> None:

@@ -110,8 +110,11 @@ def test_answers_do_not_change_when_the_keeper_folds(service):
         "/v1/meters/views/total",
     ]
     before = [{**service.ask(question), "freshness": None} for question in questions]
+    assert before[-1]["value"] == {"count": 10}
+    assert service.store.fold(most_points=100).points > 0
     while service.store.fold(most_points=100).points:
         pass
+    assert service.store.marks().folded == service.store.journal_end()
     assert [{**service.ask(question), "freshness": None} for question in questions] == before
 
 

@@ -23,6 +23,7 @@ from tallymark.testing import until
 MIDNIGHT = 20_000 * DAY_S
 SERIES = 40
 BATCH = 4 * SERIES
+BATCHES = 60
 VIEWS = Meter("views", ("view",), by=("video",))
 
 
@@ -73,7 +74,7 @@ def look(store: Store, meter: RegisteredMeter) -> list[str]:
 
 def work(store: Store, meter_id: int, pause: Callable[[], None]) -> None:
     """Applies, folds and rolls in small steps, as time goes on; pauses between two of them, at all stages."""
-    for number in range(60):
+    for number in range(BATCHES):
         store.apply([batch(number, meter_id)], now_ms=0)
         if number % 3 == 2:
             store.fold(most_points=100)
@@ -130,6 +131,9 @@ def test_readers_never_see_a_delta_twice_or_not_at_all(stores: Any, tmp_path: Pa
         stop.touch()
         other.communicate(timeout=60)
     assert store.marks().days_through > MIDNIGHT - DAY_S
+    with store.snapshot() as snapshot:
+        total = snapshot.read(meter, where={}, by=(), start_s=None, end_s=None, step_s=None)
+        assert total["n"].item() == BATCHES * BATCH, "what the readers compared was not nothing"
     assert len(found) == 3
     for answered, outdated, wrong in found:
         assert wrong == []

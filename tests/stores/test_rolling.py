@@ -87,6 +87,7 @@ def test_marks_never_go_back_with_the_clock(store: Store) -> None:
     count(store, ("a", MIDNIGHT))
     roll(store, MIDNIGHT + 5 * HOUR_S)
     marks = store.marks()
+    assert marks.hours_through == MIDNIGHT + 4 * HOUR_S
     roll(store, MIDNIGHT)
     assert store.marks() == marks
 

@@ -35,7 +35,8 @@ def test_a_question_to_5000_series(open_store: Any) -> None:
     ]
     frame = pl.DataFrame(rows, schema=deltas.SCHEMA, orient="row")
     ledger = Ledger(accepted=1, counted=1)
-    store.apply([StretchResult(Stretch(0, 0, 1), "log", 2, (2,), deltas.encode(frame), ledger)], now_ms=0)
+    result = StretchResult(Stretch(0, 0, 1), "log", 2, (meter.meter_id,), deltas.encode(frame), ledger)
+    store.apply([result], now_ms=0)
 
     def ask(where: Any, by: Any, step_s: int | None = None) -> pl.DataFrame:
         with store.snapshot() as snapshot:
@@ -55,6 +56,7 @@ def test_a_question_to_5000_series(open_store: Any) -> None:
     assert in_the_journal[1].height == SERIES
     assert in_the_journal[0]["n"].item() == sum(1 + each for each in range(SERIES)) * 2
     assert in_the_journal[4]["n"].to_list() == [10_000, 16]
+    assert [answer["n"].sum() > 0 for answer in in_the_journal] == [True] * (len(questions) - 1) + [False]
     while store.fold(most_points=20_000).more:
         pass
     in_points = [ask(*question) for question in questions]

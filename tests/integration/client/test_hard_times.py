@@ -236,6 +236,7 @@ def test_what_a_killed_process_had_spilled_is_sent_by_the_next(collector, tmp_pa
         )
         assert sender.stdout is not None
         ids = [line.strip() for line in itertools.takewhile(lambda line: line != "all\n", sender.stdout)]
+        assert len(ids) == 3000
         os.kill(sender.pid, signal.SIGKILL)
         sender.wait()
         proxy.listen()

@@ -33,6 +33,7 @@ def test_servers_with_metrics_are_found_exact(fake_service, capsys):
     code, told = run(capsys, "--servers", "200", "--metrics", "3", "--events", "400")
     assert code == 0
     assert told["acknowledged"] == 400
+    assert told["compared"] > 100
     assert told["rate_asked"] == 200
 
 

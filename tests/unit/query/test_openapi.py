@@ -35,7 +35,7 @@ def test_reserved_words_are_those_of_the_contract():
 
 def test_identifiers_are_unique(desk):
     operations = [each for methods in desk.ask("/openapi.json")["paths"].values() for each in methods.values()]
-    assert len({operation["operationId"] for operation in operations}) == len(operations)
+    assert len({operation["operationId"] for operation in operations}) == len(operations) > 10
 
 
 def test_the_page_needs_nothing_from_elsewhere():

@@ -214,6 +214,7 @@ def test_threads_append_without_a_gap(open_log: OpenLog, reader_of: ReaderOf):
         thread.join()
     places = [(outcome.partition, outcome.offset) for outcome in outcomes if isinstance(outcome, Appended)]
     assert len(places) == len(set(places)) == 400
+    assert [position.synced for position in reader_of().positions().values()] == [300, 100]
     for partition, position in reader_of().positions().items():
         records = list(reader_of().read(partition, 0, position.synced))
         assert [record.sequence for record in records] == list(range(position.synced))
