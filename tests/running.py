@@ -230,11 +230,11 @@ class Running:
             assert told["accepted"] == len(batch), told
 
     def total(self, meter: str, **where: Any) -> dict[str, Any]:
-        return dict(self.get(f"/v1/meters/{meter}/total", **where)["value"])
+        return dict(self.get(f"/v1/meters/{meter}/total", **where, consistency="fresh")["value"])
 
     def series(self, meter: str, start_ms: int, end_ms: int, step: str, **where: Any) -> dict[int, dict[str, Any]]:
         """Bucket -> values, without the buckets in which nothing happened."""
-        parameters = {"from": start_ms, "to": end_ms, "step": step, **where}
+        parameters = {"from": start_ms, "to": end_ms, "step": step, **where, "consistency": "fresh"}
         (only,) = self.get(f"/v1/meters/{meter}/series", **parameters)["series"]
         return {to_ms(point.pop("time")): point for point in only["points"] if point["count"]}
 

@@ -13,7 +13,11 @@ import msgspec
 JSON_HEADERS = [("content-type", "application/json")]
 PROBLEM_HEADERS = [("content-type", "application/problem+json")]
 CHANGES_NOTHING = ("GET", "HEAD", "OPTIONS")
+# From a collector to a query node: what `?wait=applied` has answered for, so that no answer from before is given. A
+# collector does not pass on what callers say there; at a query node it can only make an answer be computed anew.
+APPLIED = "tallymark-applied"
 
+_POSITIONS = re.compile(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d*)?", re.IGNORECASE)
 
 
@@ -87,6 +91,18 @@ class Callers:
         found = _HOST.fullmatch(host)
         name = found[1].strip("[]").lower() if found else ""
         return is_loopback(name) or name in self._hosts
+
+
+def encode_positions(positions: Mapping[int, int]) -> str:
+    """partition -> offset as the text of a header."""
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(positions.items()))
+
+
+def decode_positions(text: str) -> dict[int, int] | None:
+    """What `encode_positions` was given; None if the text is not from there."""
+    if not _POSITIONS.fullmatch(text):
+        return None
+    return {int(partition): int(offset) for partition, _, offset in (each.partition(":") for each in text.split(","))}
 
 
 def is_loopback(host: str) -> bool:

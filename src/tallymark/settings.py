@@ -138,6 +138,9 @@ class QuerySettings:
     port: int = setting(0, "port of the query service; 0 lets `up` choose a free one")
     max_points: int = setting(100_000, "most points in one answer")
     max_k: int = setting(10_000, "largest k of a top-k question")
+    cache_ttl_s: float = setting(
+        1.0, "how long an answer is kept for those who ask the same; 0 computes each anew, as `consistency=fresh` does"
+    )
 
 
 @dataclass

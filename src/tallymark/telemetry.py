@@ -91,5 +91,9 @@ KEEPER_FREED_BYTES = counter("tallymark_keeper_freed_bytes_total", "bytes of log
 
 QUERY_SECONDS = histogram("tallymark_query_seconds", "time from request to answer", ("route",))
 QUERY_ANSWERS = counter("tallymark_query_answers_total", "answers, by route and status", ("route", "status"))
-QUERY_CACHE = counter("tallymark_query_cache_total", "reads for an answer, by whether it was remembered", ("outcome",))
+QUERY_CACHE = counter(
+    "tallymark_query_cache_total",
+    "questions: answered from the cache or with an equal one (`hit`), computed (`miss`), or asked past it (`fresh`)",
+    ("outcome",),
+)
 QUERY_LISTENERS = gauge("tallymark_query_listeners", "open streams of `live`")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from tallymark import log as logs
 from tallymark.log.protocol import Outgoing
@@ -20,6 +20,7 @@ from tallymark.meters.model import Meter
 from tallymark.settings import Settings
 from tallymark.store import deltas, open_store
 from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.testing import until
 
 # The page asks every few seconds, and the machine may be busy: the default of 5 s is too close.
 expect.set_options(timeout=30_000)
@@ -159,6 +160,26 @@ def test_another_meter_and_key_can_be_chosen(page: Page, service: Service) -> No
     expect(page.locator("#top tbody tr").nth(0)).to_contain_text("DE9")
     page.get_by_label("meter", exact=True).select_option("events")
     expect(page.locator("#top tbody tr").nth(0)).to_contain_text("view14")
+
+
+def test_an_answer_from_before_the_last_change_is_asked_for_again(page: Page, service: Service) -> None:
+    service.count({("A", "KR"): 5})
+    expect(page.locator("#top tbody tr").nth(0)).to_contain_text("A5")
+    asked: list[str] = []
+
+    def kept(route: Route) -> None:
+        """What the server would give from its cache: right, and a minute old."""
+        answer = route.fetch()
+        told = answer.json()
+        told["freshness"]["complete_through"] = "2026-11-15T12:00:00Z"
+        asked.append(route.request.url)
+        route.fulfill(response=answer, json=told)
+
+    page.route("**/top?*", kept)
+    service.count({("A", "KR"): 1})
+    # Without a change a page asks every ten seconds only, so three within fifteen are no chance.
+    until(lambda: (page.wait_for_timeout(50), len(asked) >= 3)[1], "it asks again", deadline_s=15.0)
+    page.unroute_all(behavior="wait")
 
 
 def test_labels_are_text_whatever_they_say(page: Page, service: Service) -> None:

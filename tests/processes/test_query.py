@@ -109,6 +109,7 @@ def test_answers_do_not_change_when_the_keeper_folds(service):
         f"/v1/meters/views/top?from={DAY}T12:01:00Z&to={DAY}T13:30:00Z&by=country,video",
         "/v1/meters/views/total",
     ]
+    questions = [f"{question}{'&' if '?' in question else '?'}consistency=fresh" for question in questions]
     before = [{**service.ask(question), "freshness": None} for question in questions]
     assert before[-1]["value"] == {"count": 10}
     assert service.store.fold(most_points=100).points > 0
@@ -119,10 +120,36 @@ def test_answers_do_not_change_when_the_keeper_folds(service):
 
 
 def test_freshness_follows_the_log(service):
-    assert service.ask("/v1/meters/views/total")["freshness"]["lag_ms"] < 1000
+    assert service.ask("/v1/meters/views/total?consistency=fresh")["freshness"]["lag_ms"] < 1000
     status = service.ask("/v1/status")
     assert (status["accepted"], status["counted"], status["in_flight"]) == (10, 10, 0)
     assert status["positions"][0]["applied"] == status["positions"][0]["synced"] == 2
+
+
+def test_equal_questions_at_once_get_one_answer_over_http(service):
+    answers: list[bytes] = []
+    question = "/v1/meters/views/series?from=-24h&by=video&limit=7"
+    threads = [
+        threading.Thread(target=lambda: answers.append(service.send("GET", question)[2]), daemon=True) for _ in range(8)
+    ]
+    before = _cache(service)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(answers) == 8
+    after = _cache(service)
+    # As many answers as computations: one, unless the threads took longer than an answer is kept.
+    assert len(set(answers)) <= after["miss"] - before["miss"]
+    assert sum(after.values()) - sum(before.values()) == 8
+    assert after["hit"] > before["hit"]
+
+
+def _cache(service) -> dict[str, float]:
+    lines = [line.split() for line in service.send("GET", "/metrics")[2].decode().splitlines()]
+    name = "tallymark_query_cache_total"
+    found = {line[0]: float(line[1]) for line in lines if line and line[0].startswith(name)}
+    return {outcome: found[f'{name}{{outcome="{outcome}"}}'] for outcome in ("hit", "miss", "fresh")}
 
 
 def test_refusals_have_one_shape(service):

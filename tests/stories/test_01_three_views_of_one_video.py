@@ -1,7 +1,10 @@
 """Story 1: video A has total 7; one request carries three more views; the log is split by key."""
 
 import json
+import time
 from urllib.request import urlopen
+
+import pytest
 
 MINUTE_MS = 60_000
 
@@ -34,12 +37,27 @@ def test_three_views_in_one_request(tallymark, hour_ms):
 def test_the_first_read_is_a_cache_miss_and_the_second_a_hit(tallymark, hour_ms):
     tallymark.put_meter(name="story1_more", event="story1_more", by=["video"])
     tallymark.send([{"event": "story1_more", "id": "1", "time": hour_ms, "props": {"video": "A"}}])
-    tallymark.settled()
-    for outcome in ("miss", "hit"):
-        before = reads(tallymark)
-        assert tallymark.total("story1_more", video="A") == {"count": 1}
+    # An answer is kept for a second. On a busy machine the second read may come later: then with another question.
+    for number in range(50):
+        before, begun = reads(tallymark), time.monotonic()
+        asked = {"video": ["A", f"not-{number}"]}
+        for _ in range(2):
+            assert tallymark.get("/v1/meters/story1_more/total", **asked)["value"] == {"count": 1}
+        within = time.monotonic() - begun < 1.0
         after = reads(tallymark)
-        assert {each: after[each] - before[each] for each in after} == {"miss": 0, "hit": 0} | {outcome: 1}
+        gained = {each: after[each] - before[each] for each in after}
+        if within:
+            assert gained == {"miss": 1, "hit": 1}
+            return
+    pytest.fail("not once were two questions answered within a second")
+
+
+def test_whoever_waited_for_the_counts_sees_them_although_an_answer_is_kept(tallymark, hour_ms):
+    tallymark.put_meter(name="story1_own", event="story1_own", by=["video"])
+    for number in range(10):
+        assert tallymark.get("/v1/meters/story1_own/total")["value"] == {"count": number}
+        tallymark.send([{"event": "story1_own", "id": f"{number}", "time": hour_ms, "props": {"video": "A"}}])
+    assert tallymark.get("/v1/meters/story1_own/total")["value"] == {"count": 10}
 
 
 def reads(tallymark) -> dict[str, float]:

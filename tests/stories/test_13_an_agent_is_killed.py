@@ -56,6 +56,6 @@ def test_a_minute_without_snapshots_is_a_gap_and_not_a_zero(tallymark, hour_ms):
         for minute, cpu in ((0, 0.5), (2, 0.7))
     )
     asked = {"from": minute_ms, "to": minute_ms + 180_000, "step": "1m", "metric": "cpu", "server": "story13-gap"}
-    (only,) = tallymark.get("/v1/meters/metrics/series", **asked)["series"]
+    (only,) = tallymark.get("/v1/meters/metrics/series", **asked, consistency="fresh")["series"]
     assert [point["max"] for point in only["points"]] == [0.5, None, 0.7]
     assert [point["avg"] for point in only["points"]] == [0.5, None, 0.7]

@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
+from tallymark.http import encode_positions
+
 POLL_S = 0.02
 
 logger = logging.getLogger(__name__)
@@ -21,6 +23,16 @@ class Follower:
         self._waiting: dict[asyncio.Future[bool], Mapping[int, int]] = {}
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""
+        self._answered: dict[int, int] = {}
+        self._told = ""
+
+    @property
+    def answered(self) -> str:
+        """What the answers so far have said is in the counts, as the header that questions are handed on with.
+
+        A query node does not give an answer from before it: whoever has waited sees what they sent.
+        """
+        return self._told
 
     async def wait(self, offsets: Mapping[int, int], timeout_s: float) -> bool:
         """True once all up to and with these offsets is applied, False after the time-out or when the port closes."""
@@ -30,11 +42,19 @@ class Follower:
             self._task = asyncio.create_task(self._follow(), name="applied")
         try:
             async with asyncio.timeout(timeout_s):
-                return await passed
+                applied = await passed
         except TimeoutError:
             return False
         finally:
             del self._waiting[passed]
+        if applied:
+            self._note(offsets)
+        return applied
+
+    def _note(self, offsets: Mapping[int, int]) -> None:
+        for partition, offset in offsets.items():
+            self._answered[partition] = max(self._answered.get(partition, 0), offset + 1)
+        self._told = encode_positions(self._answered)
 
     async def _follow(self) -> None:
         while self._waiting:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator, Callable, Set
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from tallymark import telemetry
 from tallymark.collector.nodes import Address, QueryNodes
-from tallymark.http import Problem, Scope
+from tallymark.http import APPLIED, Problem, Scope
 
 # RFC 9110, 7.6.1: these concern one connection, not the message.
 HOP_BY_HOP = {
@@ -25,6 +25,8 @@ HOP_BY_HOP = {
     "transfer-encoding",
     "upgrade",
 }
+# What a caller says there is not passed on: it is said anew, or only ours to say.
+OURS = {"content-length", "expect", APPLIED}
 MAX_IDLE = 32
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 60.0
@@ -70,9 +72,11 @@ class _Head:
 class Forwarder:
     """Hands requests on over a few kept connections, to each query node in turn."""
 
-    def __init__(self, nodes: QueryNodes, *, stop: asyncio.Event) -> None:
+    def __init__(self, nodes: QueryNodes, *, stop: asyncio.Event, answered: Callable[[], str] = lambda: "") -> None:
+        """`answered` is what callers were told is in the counts, in the form of the header that says so."""
         self._nodes = nodes
         self._stop = stop
+        self._answered = answered
         self._idle: defaultdict[Address, list[_Connection]] = defaultdict(list)
 
     def close(self) -> None:
@@ -91,7 +95,7 @@ class Forwarder:
 
     async def forward(self, scope: Scope, proto: Any, body: bytes) -> None:
         """Ask the query service and pass its answer on as it comes; raises Problem when it is away."""
-        request = _request(scope, body)
+        request = _request(scope, body, self._answered())
         try:
             until = _now() + ANSWER_TIMEOUT_S
             # A request that changes something is not sent again: it may have been done.
@@ -261,11 +265,13 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _request(scope: Scope, body: bytes) -> bytes:
+def _request(scope: Scope, body: bytes, answered: str) -> bytes:
     """The request as it goes on; raises Problem for one that could be read as two."""
     lines = [f"{scope.method} {_target(scope)} HTTP/1.1"]
+    if answered:
+        lines.append(f"{APPLIED}: {answered}")
     for name, value in scope.headers.items():
-        if name not in HOP_BY_HOP and name not in ("content-length", "expect"):
+        if name not in HOP_BY_HOP and name not in OURS:
             if _LINE_END.search(value):
                 raise Problem(400, "bad_header", f"the header {name[:40]} contains a line break")
             lines.append(f"{name}: {value}")

@@ -122,13 +122,15 @@ async def serve(
     async with AsyncExitStack() as stack:
         committer = Committer(events, letters, partitioner, interval_s=ours.commit_interval_ms / 1000)
         stack.push_async_callback(committer.close)
-        forwarder = Forwarder(QueryNodes(ours.query, settings.run_folder), stop=stop)
+        follower = Follower(applied, stop=halt)
+        nodes = QueryNodes(ours.query, settings.run_folder)
+        forwarder = Forwarder(nodes, stop=stop, answered=lambda: follower.answered)
         stack.callback(forwarder.close)
         intake = Intake(
             Rules(ours.max_request_events, _clocks(settings)),
             reader,
             committer,
-            Follower(applied, stop=halt),
+            follower,
             budget=budget,
             rate=Rate(ours.max_events_per_second),
         )

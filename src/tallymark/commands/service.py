@@ -61,9 +61,12 @@ def refusal(answer: Answer) -> str:
 
 
 def question(meter: str, kind: str, parameters: Sequence[tuple[str, Any]]) -> str:
-    """The path of a question about a meter; parameters that are None are left out."""
+    """The path of a question about a meter; parameters that are None are left out.
+
+    Who types a command wants the number of now, not the one that somebody else has just been given.
+    """
     given = [(name, value) for name, value in parameters if value is not None]
-    return f"/v1/meters/{quote(meter, safe='')}/{kind}" + (f"?{urlencode(given)}" if given else "")
+    return f"/v1/meters/{quote(meter, safe='')}/{kind}?{urlencode([*given, ('consistency', 'fresh')])}"
 
 
 def filters(words: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

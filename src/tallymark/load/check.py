@@ -37,7 +37,7 @@ def await_applied(transport: Transport, plan: Plan, *, since_ms: int, deadline_s
     end = time.monotonic() + deadline_s
     while True:
         try:
-            answer = transport.exchange(Request("GET", f"/v1/meters/{plan.meter}/total"), timeout_s=10.0)
+            answer = transport.exchange(Request("GET", _path(plan, "total", {})), timeout_s=10.0)
             freshness = (answer.json() or {}).get("freshness") or {}
             through = to_ms(freshness.get("complete_through"))
             if answer.status == 200 and through is not None and through > since_ms:
@@ -134,7 +134,7 @@ def compare(where: str, least: Tally, most: Tally, served: dict[str, Any]) -> It
 
 
 def _ask(transport: Transport, plan: Plan, question: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    path = f"/v1/meters/{plan.meter}/{question}" + (f"?{urlencode(parameters)}" if parameters else "")
+    path = _path(plan, question, parameters)
     try:
         answer = transport.exchange(Request("GET", path), timeout_s=ASK_TIMEOUT_S)
     except NoAnswer as error:
@@ -144,6 +144,11 @@ def _ask(transport: Transport, plan: Plan, question: str, parameters: dict[str, 
         detail = body.get("detail", "") if isinstance(body, dict) else answer.body[:200].decode(errors="replace")
         raise CannotCheck(f"GET {path} was answered {answer.status} {detail}")
     return body
+
+
+def _path(plan: Plan, question: str, parameters: dict[str, Any]) -> str:
+    """Past the cache: what is compared to the unit must not be from before the last event."""
+    return f"/v1/meters/{plan.meter}/{question}?{urlencode({**parameters, 'consistency': 'fresh'})}"
 
 
 def to_ms(moment: object) -> int | None:

@@ -1,17 +1,25 @@
 """What each path answers."""
 
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, Protocol
 
 from tallymark import dashboard, telemetry
-from tallymark.http import Problem
+from tallymark.http import APPLIED, Problem, decode_positions
 from tallymark.query import meters_api, openapi, question, questions
 from tallymark.query.answer import NOT_STORED, Answer, json_answer
+from tallymark.query.cache import Computed
+from tallymark.query.meters_api import known_meter
+from tallymark.query.parameters import Pairs
 from tallymark.query.pulse import Pulse
+from tallymark.query.question import Question
+from tallymark.query.retrying import of_a_moment
 from tallymark.query.roles import roles, spoken
 from tallymark.query.routes import Request, Route, Routes
 from tallymark.query.sources import Sources
 from tallymark.query.status import status
+from tallymark.settings import QuerySettings
+from tallymark.store.model import RegisteredMeter
 
 METER = "/v1/meters/{name}"
 
@@ -23,9 +31,9 @@ def routes(sources: Sources, pulse: Pulse, *, is_stopping: Callable[[], bool] = 
         Route("GET", METER, "one meter", _named(lambda name: meters_api.get_meter(sources, name))),
         Route("PUT", METER, "add or change a meter", _put(sources), body="the definition, as in the file of meters"),
         Route("DELETE", METER, "stop counting a meter", _named(lambda name: meters_api.delete_meter(sources, name))),
-        _asking("total", "one number of a meter", question.TOTAL, sources, questions.total),
-        _asking("series", "a meter over time", question.SERIES, sources, questions.series),
-        _asking("top", "the largest series of a meter", question.TOP, sources, questions.top),
+        _asking("total", "one number of a meter", question.TOTAL, sources, question.total, questions.total),
+        _asking("series", "a meter over time", question.SERIES, sources, question.series, questions.series),
+        _asking("top", "the largest series of a meter", question.TOP, sources, question.top, questions.top),
         Route(
             "GET",
             f"{METER}/live",
@@ -45,20 +53,39 @@ def routes(sources: Sources, pulse: Pulse, *, is_stopping: Callable[[], bool] = 
     return Routes(table)
 
 
-Ask = Callable[[Sources, str, Any], dict[str, Any]]
+class Understand(Protocol):
+    """Turns what was asked into a question, or refuses it."""
+
+    def __call__(self, meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, limits: QuerySettings) -> Question: ...
 
 
-def _asking(what: str, summary: str, parameters: tuple[str, ...], sources: Sources, ask: Ask) -> Route:
-    def answer(request: Request) -> Answer:
-        return json_answer(ask(sources, request.arguments["name"], request.pairs))
+Compute = Callable[[Sources, Question], Computed]
 
-    return Route("GET", f"{METER}/{what}", summary, answer, parameters, filters=True)
+
+def _asking(
+    kind: str, summary: str, parameters: tuple[str, ...], sources: Sources, understand: Understand, compute: Compute
+) -> Route:
+    def answer(request: Request) -> Answer | Future[Answer]:
+        meter = known_meter(sources.store, request.arguments["name"])
+        limits = sources.settings.query
+        asked = understand(meter, request.pairs, now_ms=sources.clock_ms(), limits=limits)
+        # What cannot be read was not said by a collector of ours: then the answer is computed anew.
+        said = request.headers(APPLIED)
+        since = {} if said is None else decode_positions(said)
+        return sources.answers.get(
+            asked.key(kind),
+            lambda: of_a_moment(lambda: compute(sources, asked)),
+            fresh=asked.fresh or since is None,
+            since=since,
+        )
+
+    return Route("GET", f"{METER}/{kind}", summary, answer, parameters, filters=True)
 
 
 def _plain(make: Callable[[], Any]) -> Callable[[Request], Answer]:
     def answer(request: Request) -> Answer:
         request.no_parameters()
-        return json_answer(make())
+        return json_answer(of_a_moment(make))
 
     return answer
 

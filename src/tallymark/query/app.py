@@ -5,7 +5,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from tallymark import telemetry
@@ -15,14 +15,14 @@ from tallymark.query.answer import NOT_STORED, Answer
 from tallymark.query.live import Follower
 from tallymark.query.meters_api import MOST_BODY_BYTES, known_meter
 from tallymark.query.parameters import read_pairs
-from tallymark.query.routes import Request, Route, Routes
+from tallymark.query.retrying import MOST_TRIES
+from tallymark.query.routes import Make, Request, Route, Routes
 from tallymark.query.sources import Sources
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import SnapshotOutdated, StoreError, StoreUnreachable
 
 THREADS = 4
 MOST_WAITING = 256
-MOST_TRIES = 4
 SAFE = ("x-content-type-options", "nosniff")
 
 logger = logging.getLogger(__name__)
@@ -74,14 +74,15 @@ class Desk:
             scope.headers.get,
         )
 
-    async def _answered(self, make: Callable[[Request], Answer], request: Request) -> Answer:
+    async def _answered(self, make: Make, request: Request) -> Answer:
         if self._waiting >= MOST_WAITING:
             detail = f"{self._waiting} questions are waiting, at most {MOST_WAITING}; ask again in a second"
             raise Problem(503, "overloaded", detail, headers={"retry-after": "1"})
         self._waiting += 1
         try:
-            answer: Answer = await self._in_thread(lambda: _of_a_moment(make, request))
-            return answer
+            answer: Answer | Future[Answer] = await self._in_thread(lambda: make(request))
+            # Somebody else's thread computes it; this one does not stand still meanwhile.
+            return await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
         finally:
             self._waiting -= 1
 
@@ -113,17 +114,6 @@ class Desk:
             finally:
                 gone.cancel()
         telemetry.QUERY_LISTENERS.set(self.follower.listeners)
-
-
-def _of_a_moment(make: Callable[[Request], Answer], request: Request) -> Answer:
-    """The answer; asked again, of a new moment, when the store no longer has the one that it began with."""
-    for _ in range(MOST_TRIES - 1):
-        try:
-            return make(request)
-        except SnapshotOutdated:
-            if request.method not in ("GET", "HEAD"):
-                raise
-    return make(request)
 
 
 def make_app(sources: Sources, routes: Routes) -> tuple[Desk, App]:

@@ -1,45 +1,143 @@
-"""Rows that the store gave for a question, kept for as long as no batch has been applied since."""
+"""Answers kept for a moment: equal questions within it are computed once, and so are those asked at the same time."""
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-
-import polars as pl
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 from tallymark import telemetry
+from tallymark.query.answer import Answer
 
-# About 30 MB at the widest; a dashboard asks some ten questions over and over.
-MOST_ROWS = 400_000
+# A dashboard asks some ten questions over and over; the largest answers (query.max_points) have about 6 MB.
+MOST_BYTES = 64_000_000
+# What an entry takes beside its question and its body.
+ENTRY_BYTES = 1_000
+
+Positions = Mapping[int, int]
+"""partition -> the next offset to apply"""
 
 
-class RowCache:
-    """By position, not by time: a remembered answer is as fresh as a new one. Folding and rolling change no answer."""
+def covers(known: Positions, wanted: Positions) -> bool:
+    """Whether all that was applied up to `wanted` is part of `known`."""
+    return all(known.get(partition, 0) >= offset for partition, offset in wanted.items())
 
-    def __init__(self, *, most_rows: int = MOST_ROWS) -> None:
-        self._most_rows = most_rows
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """An answer, and what was applied at the moment that it is of."""
+
+    answer: Answer
+    applied: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    computed: Computed
+    size: int
+    expires: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A computation under way. Its moment is not known yet, but it is no earlier than `floor`."""
+
+    floor: Positions
+    landing: Future[Answer] = field(default_factory=Future)
+
+    def __post_init__(self) -> None:
+        # Someone who leaves while waiting must not cancel it for the others.
+        self.landing.set_running_or_notify_cancel()
+
+
+class AnswerCache:
+    """Keeps each answer for `ttl_s` after it was computed, 0 keeps none. Errors are never kept."""
+
+    def __init__(
+        self, *, ttl_s: float, most_bytes: int = MOST_BYTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ttl_s, self._most_bytes, self._clock = ttl_s, most_bytes, clock
         self._lock = threading.Lock()
-        self._applied = -1
-        self._rows: OrderedDict[Hashable, pl.DataFrame] = OrderedDict()
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        """in the order in which they expire"""
         self._held = 0
-        self._hits, self._misses = (telemetry.QUERY_CACHE.labels(outcome) for outcome in ("hit", "miss"))
+        self._flights: dict[str, _Flight] = {}
+        self._seen: Positions = {}
+        """the furthest positions of any moment so far; replaced, never changed"""
+        self._hits, self._misses, self._fresh = (
+            telemetry.QUERY_CACHE.labels(outcome) for outcome in ("hit", "miss", "fresh")
+        )
 
-    def read(self, question: Hashable, *, applied: int, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-        """What `read` gives, or gave, for a snapshot that has the batches up to `applied`."""
+    def get(
+        self, question: str, compute: Callable[[], Computed], *, fresh: bool = False, since: Positions | None = None
+    ) -> Answer | Future[Answer]:
+        """The answer, or the promise of one that another thread is computing, whose error it then brings too.
+
+        `fresh` computes in any case. An answer from before `since` was applied is not given.
+        """
+        if fresh or self._ttl_s <= 0:
+            self._fresh.inc()
+            computed = compute()
+            with self._lock:
+                self._keep(question, computed)
+            return computed.answer
+        since = since or {}
         with self._lock:
-            if applied > self._applied:
-                self._applied, self._held = applied, 0
-                self._rows.clear()
-            known = self._rows.get(question) if applied == self._applied else None
-            if known is not None:
-                self._rows.move_to_end(question)
+            self._forget()
+            entry = self._entries.get(question)
+            if entry is not None and covers(entry.computed.applied, since):
                 self._hits.inc()
-                return known
-        self._misses.inc()
-        rows = read()
+                return entry.computed.answer
+            under_way = self._flights.get(question)
+            if under_way is not None and covers(under_way.floor, since):
+                self._hits.inc()
+                return under_way.landing
+            self._misses.inc()
+            flight = self._flights[question] = _Flight(self._seen)
+        return self._fly(question, flight, compute)
+
+    def _fly(self, question: str, flight: _Flight, compute: Callable[[], Computed]) -> Answer:
+        try:
+            computed = compute()
+        except BaseException as error:
+            with self._lock:
+                self._land(question, flight)
+            flight.landing.set_exception(error)
+            raise
         with self._lock:
-            if applied == self._applied and question not in self._rows:
-                self._rows[question] = rows
-                self._held += max(1, rows.height)
-                while self._held > self._most_rows:
-                    self._held -= max(1, self._rows.popitem(last=False)[1].height)
-        return rows
+            self._land(question, flight)
+            self._keep(question, computed)
+        flight.landing.set_result(computed.answer)
+        return computed.answer
+
+    def _land(self, question: str, flight: _Flight) -> None:
+        if self._flights.get(question) is flight:  # else a later one has taken its place
+            del self._flights[question]
+
+    def _keep(self, question: str, computed: Computed) -> None:
+        self._seen = {
+            partition: max(self._seen.get(partition, 0), computed.applied.get(partition, 0))
+            for partition in {**self._seen, **computed.applied}
+        }
+        size = len(question) + len(computed.answer.body) + ENTRY_BYTES
+        if self._ttl_s <= 0 or size > self._most_bytes:
+            return
+        self._forget()
+        before = self._entries.get(question)
+        if before is not None:
+            if not covers(computed.applied, before.computed.applied):
+                return  # a slower computation of an earlier moment: answers do not go back
+            self._drop(question)
+        self._entries[question] = _Entry(computed, size, self._clock() + self._ttl_s)
+        self._held += size
+        while self._held > self._most_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def _forget(self) -> None:
+        now = self._clock()
+        while self._entries and (oldest := next(iter(self._entries.items())))[1].expires <= now:
+            self._drop(oldest[0])
+
+    def _drop(self, question: str) -> None:
+        self._held -= self._entries.pop(question).size

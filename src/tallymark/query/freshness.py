@@ -21,6 +21,8 @@ class Freshness:
     """no event older than this is still accepted, and all that were are counted"""
     loss: int | None
     """events that the ledger cannot account for; None once records are gone that nobody has read"""
+    applied: Mapping[int, int]
+    """partition -> the next offset to apply, at that moment"""
 
     @property
     def lag_ms(self) -> int | None:
@@ -53,7 +55,7 @@ def freshness(
     complete = complete_through(applied, events, now_ms=now_ms, clock_ms=clock_ms)
     final = None if complete is None else complete - accept_past_s * 1000
     loss = None if records_lost else sum(ledger.missing for ledger in snapshot.ledger().values())
-    return Freshness(now_ms, complete, final, loss)
+    return Freshness(now_ms, complete, final, loss, applied)
 
 
 def complete_through(

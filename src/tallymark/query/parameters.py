@@ -34,7 +34,12 @@ PARAMETERS = {
         Parameter("tz", "zone of days, months and bare dates", "Europe/Vienna"),
         Parameter("limit", "most series in the answer, the largest first; the rest is said, not shown", "20"),
         Parameter("format", "form of the answer", "json", choices=("json",)),
-        Parameter("consistency", "`cached` may be answered from memory", "fresh", choices=("fresh", "cached")),
+        Parameter(
+            "consistency",
+            "`cached` may be an answer up to `query.cache_ttl_s` old, `fresh` is computed now",
+            "cached",
+            choices=("fresh", "cached"),
+        ),
     )
 }
 LATER = ("window", "compare")

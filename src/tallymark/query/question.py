@@ -46,20 +46,35 @@ class Question:
     edges: steps.Edges | None = None
     most: int = 0
     """items of a top, series of a series"""
+    step: str = ""
     tz: str | None = None
+    fresh: bool = False
+    """asked past the cache"""
+
+    def key(self, kind: str) -> str:
+        """Equal for questions with equal answers while nothing is applied: one may say -1h, the other the time."""
+        where = tuple((key, tuple(wanted)) for key, wanted in self.where.items())
+        meter, span = self.meter, self.range
+        bounds = (span.start_s, span.end_s, span.widened)
+        return repr(
+            (kind, meter.meter_id, meter.broken, where, self.by, self.functions, bounds, self.step, self.most, self.tz)
+        )
 
 
-def total(meter: RegisteredMeter, pairs: Pairs, *, now_ms: int) -> Question:
+def total(meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, limits: QuerySettings) -> Question:
+    """The limits say nothing of one number; the three kinds of questions are understood alike."""
     given = _given(meter, pairs, TOTAL)
     zone = _zone(given.one("tz"))
     start_ms, end_ms = (_moment(given, name, now_ms, zone) for name in ("from", "to"))
-    return Question(meter, given.where, (), _functions(given, meter), _open_range(start_ms, end_ms))
+    range_ = _open_range(start_ms, end_ms)
+    return Question(meter, given.where, (), _functions(given, meter), range_, fresh=_fresh(given))
 
 
 def series(meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, limits: QuerySettings) -> Question:
     given = _given(meter, pairs, SERIES)
     zone = _zone(given.one("tz"))
-    step = steps.parse(given.one("step") or "1m", zone)
+    step_text = given.one("step") or "1m"
+    step = steps.parse(step_text, zone)
     start_ms, end_ms = _last_hour(given, now_ms, zone)
     points = (end_ms - start_ms) // 1000 // step.shortest_s
     if points > limits.max_points:
@@ -73,7 +88,9 @@ def series(meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, limits: QuerySe
         _range(edges, start_ms, end_ms),
         edges,
         given.whole("limit", default=limits.max_points, most=limits.max_points, setting="query.max_points"),
+        step_text,
         given.one("tz"),
+        _fresh(given),
     )
 
 
@@ -95,6 +112,7 @@ def top(meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, limits: QuerySetti
         tuple(dict.fromkeys([ranked[0], *meter.meter.compute])),
         _range(MINUTE.edges(start_ms // 1000, -(-end_ms // 1000)), start_ms, end_ms),
         most=given.whole("k", default=10, most=limits.max_k, setting="query.max_k"),
+        fresh=_fresh(given),
     )
 
 
@@ -125,6 +143,10 @@ def too_many_rows(most_rows: int) -> Problem:
 
 def _given(meter: RegisteredMeter, pairs: Pairs, allowed: Sequence[str]) -> Given:
     return sort_out(pairs, allowed=allowed, question=f"meter {meter.meter.name}", keys=meter.labels)
+
+
+def _fresh(given: Given) -> bool:
+    return given.one("consistency") == "fresh"
 
 
 def _keys(given: Given, meter: RegisteredMeter) -> tuple[str, ...]:

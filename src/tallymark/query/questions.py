@@ -6,11 +6,10 @@ from typing import Any
 import polars as pl
 
 from tallymark.query import question as understood
-from tallymark.query.cache import RowCache
+from tallymark.query.answer import json_answer
+from tallymark.query.cache import Computed
 from tallymark.query.freshness import Freshness, freshness
-from tallymark.query.meters_api import known_meter
 from tallymark.query.moments import spoken_s
-from tallymark.query.parameters import Pairs
 from tallymark.query.question import Question
 from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
@@ -27,23 +26,21 @@ MOST_NAMED = 10_000
 Labels = tuple[str, ...]
 
 
-def total(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
+def total(sources: Sources, question: Question) -> Computed:
     """One number an aggregate, of all time or of a range."""
-    question = understood.total(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms())
     with sources.store.snapshot() as snapshot:
-        frame = _read(sources.cache, snapshot, question)
+        frame = _read(snapshot, question)
         fresh = _fresh(sources, snapshot)
     sums = Sums()
     for _, row in rows(frame, ()):
         sums.add(row)
     value = values(sums, question.functions, question.meter.meter)
-    return {**_head(question), "value": value, "range": question.range.spoken(), **_foot(question, fresh)}
+    return _computed(question, fresh, value=value)
 
 
-def series(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
+def series(sources: Sources, question: Question) -> Computed:
     """The aggregates of every bucket, for each combination of the labels `by`."""
     limits = sources.settings.query
-    question = understood.series(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms(), limits=limits)
     edges = question.edges
     assert edges is not None
     with sources.store.snapshot() as snapshot:
@@ -63,21 +60,15 @@ def series(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
         }
         for labels in sorted(found)
     ]
-    answer = {**_head(question), "series": lines, "range": question.range.spoken(), **_foot(question, fresh)}
-    if question.tz:
-        answer["tz"] = question.tz
-    if left_out:
-        answer["left_out"] = left_out
-    return answer
+    rest: dict[str, Any] = {"tz": question.tz} if question.tz else {}
+    return _computed(question, fresh, rest | ({"left_out": left_out} if left_out else {}), series=lines)
 
 
-def top(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
+def top(sources: Sources, question: Question) -> Computed:
     """The largest series by one aggregate; ties by label."""
-    limits = sources.settings.query
-    question = understood.top(known_meter(sources.store, name), pairs, now_ms=sources.clock_ms(), limits=limits)
     with sources.store.snapshot() as snapshot:
         try:
-            first, _ = _largest(sources, snapshot, question)
+            first, _ = _largest(snapshot, question)
         except TooManyRows:
             raise understood.too_many_rows(MOST_ROWS) from None
         fresh = _fresh(sources, snapshot)
@@ -88,7 +79,7 @@ def top(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
         }
         for labels, sums in rows(first, _columns(question))
     ]
-    return {**_head(question), "items": items, "range": question.range.spoken(), **_foot(question, fresh)}
+    return _computed(question, fresh, items=items)
 
 
 def _over_time(sources: Sources, snapshot: Snapshot, question: Question, edges: Edges) -> tuple[pl.DataFrame, int]:
@@ -100,24 +91,21 @@ def _over_time(sources: Sources, snapshot: Snapshot, question: Question, edges: 
     buckets = len(edges.seconds) - 1
     most_series = limits.max_points // buckets
     if question.by and question.most <= most_series:
-        kept, left_out = _largest(sources, snapshot, question)
-        frame = _read(
-            sources.cache, snapshot, question, where=_named(question, kept), step_s=edges.read_s, most_rows=MOST_ROWS
-        )
+        kept, left_out = _largest(snapshot, question)
+        frame = _read(snapshot, question, where=_named(question, kept), step_s=edges.read_s, most_rows=MOST_ROWS)
         return _in_buckets(frame.join(kept, on=_columns(question), how="semi"), question, edges), left_out
     reads = (edges.end_s - edges.start_s) // edges.read_s
-    frame = _read(
-        sources.cache, snapshot, question, step_s=edges.read_s, most_rows=min(MOST_ROWS, max(1, most_series) * reads)
-    )
+    most_rows = min(MOST_ROWS, max(1, most_series) * reads)
+    frame = _read(snapshot, question, step_s=edges.read_s, most_rows=most_rows)
     found = frame.select(_columns(question)).n_unique() if question.by else 1
     if found > most_series:
         raise understood.too_many_points(found * buckets, limits)
     return _in_buckets(frame, question, edges), 0
 
 
-def _largest(sources: Sources, snapshot: Snapshot, question: Question) -> tuple[pl.DataFrame, int]:
+def _largest(snapshot: Snapshot, question: Question) -> tuple[pl.DataFrame, int]:
     """The series that come first, one row each, and how many others there are."""
-    frame = _read(sources.cache, snapshot, question, most_rows=MOST_ROWS)
+    frame = _read(snapshot, question, most_rows=MOST_ROWS)
     first = largest(frame, _columns(question), question.functions[0], question.meter.meter, most=question.most)
     return first, frame.height - first.height
 
@@ -144,7 +132,6 @@ def _columns(question: Question) -> list[str]:
 
 
 def _read(
-    cache: RowCache,
     snapshot: Snapshot,
     question: Question,
     *,
@@ -152,21 +139,14 @@ def _read(
     step_s: int | None = None,
     most_rows: int | None = None,
 ) -> pl.DataFrame:
-    where = question.where if where is None else where
-    span = question.range
-    filters = tuple((label, tuple(wanted)) for label, wanted in where.items())
-    return cache.read(
-        (question.meter.meter_id, filters, tuple(question.by), span.start_s, span.end_s, step_s, most_rows),
-        applied=snapshot.journal_end,
-        read=lambda: snapshot.read(
-            question.meter,
-            where=where,
-            by=question.by,
-            start_s=span.start_s,
-            end_s=span.end_s,
-            step_s=step_s,
-            most_rows=most_rows,
-        ),
+    return snapshot.read(
+        question.meter,
+        where=question.where if where is None else where,
+        by=question.by,
+        start_s=question.range.start_s,
+        end_s=question.range.end_s,
+        step_s=step_s,
+        most_rows=most_rows,
     )
 
 
@@ -193,12 +173,16 @@ def _points(buckets: dict[int, Sums], question: Question, edges: Edges, fresh: F
     return points
 
 
-def _head(question: Question) -> dict[str, Any]:
-    return {"meter": question.meter.meter.name, "where": {key: list(wanted) for key, wanted in question.where.items()}}
-
-
-def _foot(question: Question, fresh: Freshness) -> dict[str, Any]:
-    foot: dict[str, Any] = {"freshness": fresh.spoken(meter_version=question.meter.version)}
-    if question.meter.broken:
-        foot["broken"] = question.meter.broken
-    return foot
+def _computed(question: Question, fresh: Freshness, rest: Mapping[str, Any] | None = None, **found: Any) -> Computed:
+    """Encoded here, so that an answer that is kept is not encoded again, and its size is known."""
+    meter = question.meter
+    data = {
+        "meter": meter.meter.name,
+        "where": {key: list(wanted) for key, wanted in question.where.items()},
+        **found,
+        "range": question.range.spoken(),
+        "freshness": fresh.spoken(meter_version=meter.version),
+        **({"broken": meter.broken} if meter.broken else {}),
+        **(rest or {}),
+    }
+    return Computed(json_answer(data), fresh.applied)

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from tallymark.http import Problem
@@ -27,6 +28,10 @@ class Request:
         sort_out(self.pairs, allowed=(), question=self.path)
 
 
+Make = Callable[[Request], Answer | Future[Answer]]
+"""runs in a thread; a promise is an answer that another thread is computing"""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One method of one path."""
@@ -34,8 +39,8 @@ class Route:
     method: str
     path: str
     summary: str
-    answer: Callable[[Request], Answer] | None
-    """runs in a thread; None for the stream `live`"""
+    answer: Make | None
+    """None for the stream `live`"""
     parameters: Sequence[str] = ()
     filters: bool = False
     """whether keys of the meter are parameters too"""

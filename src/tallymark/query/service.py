@@ -9,6 +9,7 @@ from tallymark import http
 from tallymark.beating import Beating
 from tallymark.query import api
 from tallymark.query.app import make_app
+from tallymark.query.cache import AnswerCache
 from tallymark.query.live import Follower
 from tallymark.query.pulse import Pulse
 from tallymark.query.sources import Sources, stream
@@ -51,7 +52,8 @@ async def _serve(settings: Settings, role: Role) -> None:
         return
     store = open_store(settings)
     events, refused = stream(settings, "events"), stream(settings, "dead")
-    sources = Sources(store, events, refused, settings, clock_ms=lambda: int(time.time() * 1000))
+    answers = AnswerCache(ttl_s=settings.query.cache_ttl_s)
+    sources = Sources(store, events, refused, settings, clock_ms=lambda: int(time.time() * 1000), answers=answers)
     pulse = Pulse(sources)
     desk, app = make_app(sources, api.routes(sources, pulse, is_stopping=stop.is_set))
     halt = asyncio.Event()

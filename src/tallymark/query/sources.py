@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from tallymark import log as logs
 from tallymark.log.protocol import LogError, LogReader, LogUnreachable, Positions
-from tallymark.query.cache import RowCache
+from tallymark.query.cache import AnswerCache
 from tallymark.query.lost import LostRecords
 from tallymark.settings import Settings
 from tallymark.store.protocol import Store
@@ -30,7 +30,7 @@ class Sources:
     refused: "LogView"
     settings: Settings
     clock_ms: Callable[[], int]
-    cache: RowCache = field(default_factory=RowCache)
+    answers: AnswerCache
     lost: LostRecords = field(default_factory=LostRecords)
 
 

@@ -125,7 +125,7 @@ def test_two_query_nodes_answer_the_same_and_one_may_leave(stage, cassandra):
     for name in ("q1", "q2"):
         stage.start("query", name)
     stage.count("A", 4)
-    question = "/v1/meters/views/total?video=A"
+    question = "/v1/meters/views/total?video=A&consistency=fresh"
     answers = [stage.ask(name, question) for name in ("q1", "q2")]
     assert [(status, answer["value"]) for status, answer in answers] == [(200, {"count": 7})] * 2
     listed = until(lambda: len(found := stage.roles("q1", "query")) == 2 and found, "both are known")
@@ -138,7 +138,7 @@ def test_two_query_nodes_answer_the_same_and_one_may_leave(stage, cassandra):
     def unreachable() -> bool:
         status, told = stage.ask("q1", question)
         said.append((status, told.get("code")))
-        return status != 200  # what it remembers it may still say
+        return status != 200
 
     until(unreachable, "it says that the store is away", deadline_s=DEADLINE_S)
     cassandra.resume()
@@ -175,7 +175,7 @@ def test_of_two_keepers_one_works_and_the_other_takes_over(stage):
     stage.processes["k1"].kill()
     stage.count("A", 4)
     until(lambda: store.marks().folded == 2, "k2 has taken over and folded", deadline_s=DEADLINE_S)
-    assert stage.ask("q1", "/v1/meters/views/total?video=A")[1]["value"] == {"count": 7}
+    assert stage.ask("q1", "/v1/meters/views/total?video=A&consistency=fresh")[1]["value"] == {"count": 7}
 
     # Paused past its lease and woken: it stands by, whatever it was about to write.
     stage.start("keeper", "k3")
@@ -185,7 +185,7 @@ def test_of_two_keepers_one_works_and_the_other_takes_over(stage):
     until(lambda: "has taken over" in stage.said("k2"), "k2 stands by again", deadline_s=DEADLINE_S)
     stage.count("A", 5)
     until(lambda: store.marks().folded == 3, "k3 has folded", deadline_s=DEADLINE_S)
-    assert stage.ask("q1", "/v1/meters/views/total?video=A")[1]["value"] == {"count": 12}
+    assert stage.ask("q1", "/v1/meters/views/total?video=A&consistency=fresh")[1]["value"] == {"count": 12}
     # A clean stop gives the lease back: the other need not wait for its end.
     stage.processes["k3"].send_signal(signal.SIGTERM)
     assert stage.processes["k3"].wait(DEADLINE_S) == 0

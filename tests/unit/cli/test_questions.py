@@ -94,12 +94,13 @@ def test_series_and_top(views, capsys):
     assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["1970-01-01T00:01:00Z", "3"]
     assert main(["top", "views", "--by", "video", "-k", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["1", "A", "2"]
+    assert all(path.endswith("consistency=fresh") for _, path, *_ in views.requests)
 
 
 def test_relative_times_are_no_options(views, capsys):
     views.answers["/v1/meters/views/total"] = 200, {"value": {"count": 1}}
     assert main(["total", "views", "--from", "-1h", "--to", "-5m", "video=A"]) == 0
-    assert views.requests[-1][1] == "/v1/meters/views/total?label.video=A&from=-1h&to=-5m"
+    assert views.requests[-1][1] == "/v1/meters/views/total?label.video=A&from=-1h&to=-5m&consistency=fresh"
 
 
 def test_json_is_the_answer_as_it_came(views, capsys):

@@ -17,7 +17,7 @@ from tallymark.collector import forward
 from tallymark.collector.forward import Forwarder
 from tallymark.collector.health import merged
 from tallymark.collector.nodes import QueryNodes
-from tallymark.http import Problem
+from tallymark.http import Problem, decode_positions
 from tallymark.testing import until
 
 LONG = 400_000
@@ -55,6 +55,8 @@ class Query(BaseHTTPRequestHandler):
             self.wfile.write(
                 b"".join(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(a), a) for a in answers)
             )
+        elif self.path == "/applied":
+            self._reply(200, {"applied": self.headers.get_all("tallymark-applied")})
         elif self.path == "/readyz":
             self._reply(200, {"ready": True, "applied": 7})
         else:
@@ -129,6 +131,27 @@ def test_requests_and_answers_pass_through(collector: Any) -> None:
     assert collector.request("DELETE", "/v1/meters/views").json["method"] == "DELETE"
     assert collector.request("HEAD", "/").status == 200
     assert collector.get("/large").body == b"".join(b"%x" % (number % 16) * 4096 for number in range(100))
+
+
+@pytest.mark.usefixtures("query")
+def test_questions_say_what_was_waited_for_and_nobody_else_can(collector: Any) -> None:
+    assert collector.get("/applied", tallymark_applied="0:999").json == {"applied": None}
+    event = {"event": "view", "id": "one"}
+    assert collector.post(event, path="/v1/events?wait=applied&timeout=0").status == 202
+    assert collector.get("/applied").json == {"applied": None}, "not applied, so nothing was promised"
+    collector.applied = {0: 100, 1: 100}
+    assert collector.post({**event, "id": "two"}, path="/v1/events?wait=applied").status == 200
+    ends = {number: each.end for number, each in collector.log.positions().items()}
+    (said,) = collector.get("/applied", tallymark_applied="0:999").json["applied"]
+    found = decode_positions(said)
+    assert found
+    assert all(ends[number] == offset for number, offset in found.items())
+    assert (
+        collector.post([{**event, "id": f"{number}"} for number in range(50)], "/v1/events?wait=applied").status == 200
+    )
+    ends = {number: each.end for number, each in collector.log.positions().items()}
+    (said,) = collector.get("/applied").json["applied"]
+    assert decode_positions(said) == ends
 
 
 @pytest.mark.usefixtures("query")

@@ -11,6 +11,7 @@ import pytest
 from tallymark.http import Problem
 from tallymark.meters.model import Meter
 from tallymark.query import api
+from tallymark.query.cache import AnswerCache
 from tallymark.query.moments import to_ms
 from tallymark.query.parameters import read_pairs
 from tallymark.query.pulse import Pulse
@@ -34,7 +35,8 @@ REVENUE = Meter("revenue", ("sale",), compute=("count", "sum", "avg"), decimals=
 class Desk:
     """A query service without HTTP: a fake store, a log in memory, a clock that stands at 12:30:30."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, cache_ttl_s: float = 0.0) -> None:
+        """Every answer is of the moment in which it is asked for, unless they are to be kept."""
         self.now_ms = at("12:30:30") * 1000
         self.store = fake_store.FakeStore()
         self.log, self.dead = MemoryLog(2, clock=lambda: self.now_ms), MemoryLog(1)
@@ -45,6 +47,7 @@ class Desk:
             StreamView(lambda: self.dead),
             self.settings,
             clock_ms=lambda: self.now_ms,
+            answers=AnswerCache(ttl_s=cache_ttl_s, clock=lambda: self.now_ms / 1000),
         )
         self.pulse = Pulse(self.sources)
         self.routes = api.routes(self.sources, self.pulse)
@@ -60,9 +63,9 @@ class Desk:
         named = dict(zip(route.names, arguments, strict=True))
         return route.answer(Request(method, parts.path, pairs, content, named, (headers or {}).get))
 
-    def ask(self, target: str, method: str = "GET", body: Any = None) -> Any:
+    def ask(self, target: str, method: str = "GET", body: Any = None, headers: dict[str, str] | None = None) -> Any:
         """The answer's JSON."""
-        return msgspec.json.decode(self.send(method, target, body).body)
+        return msgspec.json.decode(self.send(method, target, body, headers).body)
 
     def refused(self, target: str, method: str = "GET", body: Any = None) -> Problem:
         with pytest.raises(Problem) as found:
@@ -78,6 +81,12 @@ def at(clock: str, day: str = "2026-11-15") -> int:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
+
+
+@pytest.fixture
+def keeping_desk(tmp_path: Path) -> Desk:
+    """Keeps answers for a second, by its own clock."""
+    return Desk(tmp_path, cache_ttl_s=1.0)
 
 
 @pytest.fixture(scope="session")

@@ -3,36 +3,52 @@
 import msgspec
 import pytest
 
-from tallymark.query.answer import json_answer
-from tallymark.query.app import MOST_TRIES, _of_a_moment, _problem
+from tallymark.query.app import _problem
+from tallymark.query.retrying import MOST_TRIES
 from tallymark.query.routes import Request
 from tallymark.store.protocol import SnapshotOutdated, StoreError, StoreUnreachable
 
 
-def asked(failures, error, *, method="GET"):
+def failing(desk, failures, error, monkeypatch):
+    """A store that fails so often when a snapshot is taken or a meter is put; what is left of it."""
     left = [error] * failures
+    snapshot = desk.store.snapshot
 
-    def make(request):
+    def instead(*_, **__):
         if left:
             raise left.pop()
-        return json_answer({"value": 1})
+        return snapshot()
 
-    return _of_a_moment(make, Request(method, "/v1/meters/views/total")), left
+    monkeypatch.setattr(desk.store, "snapshot", instead)
+    monkeypatch.setattr(desk.store, "put_meter", instead)
+    return left
 
 
+@pytest.mark.parametrize("target", ["/v1/meters/views/total", "/v1/meters/views/top?by=video", "/v1/status"])
 @pytest.mark.parametrize("failures", range(MOST_TRIES))
-def test_a_question_is_asked_again_of_a_new_moment(failures):
-    answer, left = asked(failures, SnapshotOutdated("gone"))
-    assert (answer.status, left) == (200, [])
+def test_a_question_is_asked_again_of_a_new_moment(desk, monkeypatch, target, failures):
+    left = failing(desk, failures, SnapshotOutdated("gone"), monkeypatch)
+    assert desk.ask(target)["freshness"]["loss"] == 0
+    assert left == []
 
 
-def test_not_for_ever_and_not_if_it_changes_something():
+@pytest.mark.parametrize("target", ["/v1/meters/views/total", "/v1/status"])
+def test_not_for_ever(desk, monkeypatch, target):
+    left = failing(desk, MOST_TRIES + 1, SnapshotOutdated("gone"), monkeypatch)
     with pytest.raises(SnapshotOutdated):
-        asked(MOST_TRIES, SnapshotOutdated("gone"))
-    with pytest.raises(SnapshotOutdated):
-        asked(1, SnapshotOutdated("gone"), method="PUT")
+        desk.ask(target)
+    assert len(left) == 1
+
+
+def test_not_if_the_store_is_away_and_not_if_it_changes_something(desk, monkeypatch):
+    left = failing(desk, 2, StoreUnreachable("away"), monkeypatch)
     with pytest.raises(StoreUnreachable):
-        asked(1, StoreUnreachable("away"))
+        desk.ask("/v1/meters/views/total")
+    assert len(left) == 1
+    left = failing(desk, 2, SnapshotOutdated("gone"), monkeypatch)
+    with pytest.raises(SnapshotOutdated):
+        desk.ask("/v1/meters/clicks", "PUT", {"event": "click"})
+    assert len(left) == 1
 
 
 @pytest.mark.parametrize(

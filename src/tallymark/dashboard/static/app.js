@@ -16,7 +16,7 @@ const tenths = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const precise = new Intl.NumberFormat(undefined, { maximumFractionDigits: 6 });
 const number = (value) => (value === null ? "–" : whole.format(value)); // null: nobody can tell now
 const chart = new Chart($("chart"));
-const page = { meters: [], live: null, following: "", topDirty: true, topAskedMs: 0, answeredAt: null };
+const page = { meters: [], live: null, following: "", topDirty: true, topAskedMs: 0, answeredAt: null, statusMs: 0 };
 
 async function getJson(path) {
   const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(5000) });
@@ -51,6 +51,7 @@ function reachable(yes, error) {
 }
 
 function show(status) {
+  page.statusMs = status.now_ms;
   verdict(status);
   $("welcome").hidden = status.accepted > 0;
   set("rate", (status.events_per_second < 10 ? tenths : whole).format(status.events_per_second));
@@ -165,7 +166,11 @@ async function refreshTop() {
   page.topAskedMs = now;
   const asked = new URLSearchParams({ by: $("key").value, fn: $("fn").value, k: 10, from: $("range").value });
   try {
-    showTop(meter, await getJson(`/v1/meters/${encodeURIComponent(meter.name)}/top?${asked}`));
+    const answer = await getJson(`/v1/meters/${encodeURIComponent(meter.name)}/top?${asked}`);
+    showTop(meter, answer);
+    // One that the server had kept may be from before the change that `live` told of: then ask again soon.
+    const { complete_through: through, lag_ms: behind } = answer.freshness;
+    if (through && Date.parse(through) + behind < page.statusMs) page.topDirty = true;
   } catch (error) {
     if (!error.answered) throw error;
     set("top-note", error.message);
