@@ -8,6 +8,8 @@ from tallymark.commands.command import Command, CommandFailed
 from tallymark.commands.output import cell, print_json
 from tallymark.commands.service import add_url, ask, connect
 
+POSITIONS = ("end", "synced", "applied", "behind")
+SHOWN_PARTITIONS = 4
 TERMS = ("counted", "duplicate", "dead", "aside", "unmatched", "in_flight")
 
 
@@ -48,7 +50,7 @@ def screen(status: dict[str, Any]) -> list[str]:
     """The verdict first, then the figures behind it."""
     problems = status.get("problems") or []
     lines = [f"! {problem}" for problem in problems] or ["all is well: nothing is late, nothing is lost"]
-    lines += ["", *_account(status), "", *_speed(status), "", *_roles(status)]
+    lines += ["", *_account(status), "", *_speed(status), *_positions(status), "", *_roles(status)]
     dead = status.get("dead_letters") or []
     if dead:
         lines += ["", "dead letters"]
@@ -82,6 +84,19 @@ def _speed(status: dict[str, Any]) -> list[str]:
         f"lag       {figures + ' ms from receipt to count' if figures else 'nothing came in during the last minute'}",
         f"complete  through {freshness.get('complete_through') or 'unknown'}",
     ]
+
+
+def _positions(status: dict[str, Any]) -> list[str]:
+    """How far each partition has come, those furthest behind first where there are many."""
+    found = status.get("positions") or []
+    if not found:
+        return []
+    shown = sorted(found, key=lambda each: (-each["behind"], each["partition"]))[:SHOWN_PARTITIONS]
+    shown.sort(key=lambda each: each["partition"])
+    lines = ["", "partition " + "".join(f"{name:>14}" for name in POSITIONS)]
+    lines += [f"{each['partition']:>9} " + "".join(f"{each[name]:>14,}" for name in POSITIONS) for each in shown]
+    more = len(found) - len(shown)
+    return [*lines, *([f"and {more:,} that are not further behind: see --output json"] if more else [])]
 
 
 def _roles(status: dict[str, Any]) -> list[str]:

@@ -109,11 +109,12 @@ def _spoken_lag(lag: Lag | None) -> dict[str, Any] | None:
 
 
 def _positions(positions: Mapping[int, Positions], applied: Mapping[int, int]) -> list[dict[str, Any]]:
-    """Offsets count records (frames); `events` are what they hold."""
+    """Offsets count records (frames); `events` are what they hold. `end` counts what is written, `synced` is durable."""
     return [
         {
             "partition": partition,
             "first": standing.first,
+            "end": standing.end,
             "synced": standing.synced,
             "applied": applied.get(partition, 0),
             "behind": max(0, standing.synced - applied.get(partition, 0)),

@@ -30,6 +30,28 @@ def test_all_is_well(fake_service, capsys):
     assert len({len(line) for line in lines if line.split()[:1] in (["received"], ["counted"], ["duplicate"])}) == 1
 
 
+def position(partition: int, behind: int) -> dict:
+    return {"partition": partition, "first": 0, "end": 1012, "synced": 1010, "applied": 1010 - behind, "behind": behind}
+
+
+def test_positions_of_each_partition_are_shown(fake_service, capsys):
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "positions": [position(0, 7), position(1, 0)]}
+    assert main(["status"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    place = lines.index(["partition", "end", "synced", "applied", "behind"])
+    rows = [["0", "1,012", "1,010", "1,003", "7"], ["1", "1,012", "1,010", "1,010", "0"]]
+    assert lines[place + 1 : place + 4] == [*rows, []]
+
+
+def test_of_many_partitions_those_furthest_behind_are_shown(fake_service, capsys):
+    positions = [position(number, behind=5 if number in (17, 40) else 0) for number in range(64)]
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "positions": positions}
+    assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if "1,010" in line] == ["0", "1", "17", "40"]
+    assert "and 60 that are not further behind: see --output json" in lines
+
+
 @pytest.mark.parametrize(("dropping", "code"), [({"clients": 1, "dropped": 1200}, 1), ({"clients": 0}, 0), (None, 0)])
 def test_what_clients_dropped_lately_is_one_line(fake_service, capsys, dropping, code):
     """Of all of them: the list shows only a hundred."""

@@ -44,11 +44,26 @@ def test_both_equations_hold(whole):
 def test_positions_lag_and_rate(whole):
     whole.store.lags = [Lag(whole.now_ms - 1000, 500, 100.0, 200.0, 300.0, 400.0)]
     told = whole.ask("/v1/status")
-    assert told["positions"][1] == {"partition": 1, "first": 0, "synced": 2, "applied": 1, "behind": 1, "events": 5}
+    assert told["positions"][1] == {
+        "partition": 1,
+        "first": 0,
+        "end": 2,
+        "synced": 2,
+        "applied": 1,
+        "behind": 1,
+        "events": 5,
+    }
     assert told["lag_ms"] == {"p50": 100, "p95": 200, "p99": 300, "highest": 400, "events": 500, "window_s": 60}
     assert told["events_per_second"] == 100.0
     whole.now_ms += 10_000
     assert whole.ask("/v1/status")["events_per_second"] == 0.0
+
+
+def test_what_is_written_and_not_yet_durable_is_told_apart(whole):
+    whole.log.unsynced = {1: 1}
+    first, second = whole.ask("/v1/status")["positions"]
+    assert first["end"] == first["synced"] == 1
+    assert (second["end"], second["synced"], second["applied"], second["behind"]) == (2, 1, 1, 0)
 
 
 def test_all_is_well(desk):
