@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import tallymark.pipeline.sink  # noqa: F401  (registers its metrics when imported, and does not need Spark)
-from tallymark import cli, telemetry
+from tallymark import cli, problems, telemetry
 from tallymark.commands.command import Command, Group, Parser
 from tallymark.settings import entries
 
@@ -44,6 +44,14 @@ COMMANDS_HEAD = """# Commands
 Every command takes `--help` and `--output table|json`, ends with 0 (ok), 1 (failed) or 2 (wrong usage), and says what
 went wrong in one line on stderr. Commands that talk to a running Tallymark find it by `--url`, else `TALLYMARK_URL`,
 else `http://127.0.0.1:8080`, and send `TALLYMARK_KEY` as a bearer token if it is set.
+"""
+
+
+ERRORS_HEAD = """# Errors
+
+Every refusal is a problem document (RFC 9457). Its `type` leads to its code on the page `/docs/errors` of the instance
+that refused, which has this table in the words of its version. Single events are refused with a code too, in `errors`
+of the answer. [http.md](http.md) says which request can be refused with which.
 """
 
 
@@ -103,7 +111,20 @@ def metrics_page() -> str:
     return MADE + "\n".join(parts)
 
 
-PAGES = {"commands.md": commands_page, "settings.md": settings_page, "metrics.md": metrics_page}
+def errors_page() -> str:
+    table = [
+        f"| `{code}` | {', '.join(map(str, meaning.statuses))} | {meaning.text} |"
+        for code, meaning in sorted(problems.MEANINGS.items())
+    ]
+    return MADE + "\n".join([ERRORS_HEAD, "| code | status | means |", "|---|---|---|", *table]) + "\n"
+
+
+PAGES = {
+    "commands.md": commands_page,
+    "settings.md": settings_page,
+    "metrics.md": metrics_page,
+    "errors.md": errors_page,
+}
 
 
 def main() -> None:

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tallymark.problems import reference
+
 JSON_HEADERS = [("content-type", "application/json")]
 PROBLEM_HEADERS = [("content-type", "application/problem+json")]
 CHANGES_NOTHING = ("GET", "HEAD", "OPTIONS")
@@ -46,7 +48,7 @@ class Problem(Exception):
     def body(self) -> bytes:
         return msgspec.json.encode(
             {
-                "type": f"https://tallymark.dev/problems/{self.code}",
+                "type": reference(self.code),
                 "title": self.code.replace("_", " "),
                 "status": self.status,
                 "code": self.code,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tallymark import telemetry
+from tallymark import problems, telemetry
 from tallymark.collector import health, snippet
 from tallymark.collector.body import ClientGone, Reader
 from tallymark.collector.clients import Clients
@@ -130,6 +130,10 @@ class App:
             case snippet.PATH:
                 _only_get(scope)
                 _script(proto, scope)
+            case problems.PATH:
+                # Also while no query service is up: that refusal has a code as well.
+                _only_get(scope)
+                proto.response_bytes(200, problems.HEADERS, problems.page())
             case "/metrics":
                 self._clients.publish()
                 proto.response_bytes(200, METRICS_HEADERS, health.metrics(self._run_folder, self._instance))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tallymark import http
+from tallymark import http, problems
 from tallymark.http import JSON_HEADERS, Problem, Scope
 from tallymark.log.protocol import LogUnreachable
 from tallymark.settings import CollectorSettings
@@ -70,6 +70,8 @@ class WaitingRoom:
         elif scope.path == "/readyz":
             part = {"ready": False, "troubles": [f"waiting for the log: {self.trouble}"]}
             proto.response_bytes(503, JSON_HEADERS, msgspec.json.encode({"ready": False, "collector": part}))
+        elif scope.path == problems.PATH:
+            proto.response_bytes(200, problems.HEADERS, problems.page())
         else:
             detail = f"the log does not answer yet: {self.trouble}; nothing was taken, send it again"
             problem = Problem(503, "log_unreachable", detail, headers={"retry-after": "1"})

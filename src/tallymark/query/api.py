@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from tallymark import dashboard, telemetry
+from tallymark import dashboard, problems, telemetry
 from tallymark.http import APPLIED, Problem, decode_positions
 from tallymark.query import meters_api, openapi, question, questions
 from tallymark.query.answer import NOT_STORED, Answer, json_answer
@@ -47,6 +47,7 @@ def routes(sources: Sources, pulse: Pulse, *, is_stopping: Callable[[], bool] = 
         Route("GET", "/healthz", "alive", _plain(lambda: {"status": "alive"})),
         Route("GET", "/readyz", "sees the store", _plain(lambda: _ready(sources, is_stopping))),
         Route("GET", "/metrics", "this process' metrics for Prometheus", _metrics, content="text/plain"),
+        Route("GET", problems.PATH, "what each error code means", _errors, content="text/html"),
         Route("GET", "/openapi.json", "this document", _plain(lambda: openapi.document(table))),
         *(_static(path, file) for path, file in dashboard.files().items()),
     ]
@@ -129,6 +130,11 @@ def _ready(sources: Sources, is_stopping: Callable[[], bool]) -> dict[str, Any]:
 def _metrics(request: Request) -> Answer:
     kind = "text/plain; version=0.0.4; charset=utf-8"
     return Answer(200, [("content-type", kind), NOT_STORED], telemetry.exposition())
+
+
+def _errors(request: Request) -> Answer:
+    request.no_parameters()
+    return Answer(200, problems.HEADERS, problems.page())
 
 
 def _static(path: str, file: dashboard.File) -> Route:

@@ -109,7 +109,7 @@ def _spoken_lag(lag: Lag | None) -> dict[str, Any] | None:
 
 
 def _positions(positions: Mapping[int, Positions], applied: Mapping[int, int]) -> list[dict[str, Any]]:
-    """Offsets count records (frames); `events` are what they hold. `end` counts what is written, `synced` is durable."""
+    """Offsets count records (frames), `events` what they hold; `end` is written, `synced` durable."""
     return [
         {
             "partition": partition,

@@ -133,6 +133,16 @@ def test_requests_and_answers_pass_through(collector: Any) -> None:
     assert collector.get("/large").body == b"".join(b"%x" % (number % 16) * 4096 for number in range(100))
 
 
+def test_the_meaning_of_a_refusal_is_told_also_while_no_query_service_is_up(collector: Any) -> None:
+    refusal = collector.get("/v1/meters")
+    assert (refusal.status, refusal.json["code"]) == (503, "query_away")
+    page, _, anchor = refusal.json["type"].partition("#")
+    told = collector.get(page)
+    assert (told.status, told.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert f'id="{anchor}"'.encode() in told.body
+    assert collector.post(b"", path=page).status == 405
+
+
 @pytest.mark.usefixtures("query")
 def test_questions_say_what_was_waited_for_and_nobody_else_can(collector: Any) -> None:
     assert collector.get("/applied", tallymark_applied="0:999").json == {"applied": None}
