@@ -22,6 +22,7 @@ COMMANDS = {
     "series": ("series", "a meter over time"),
     "top": ("top", "the largest series of a meter"),
     "meters": ("meters", "what is counted: list, show, add, check, plan, apply, delete"),
+    "dlq": ("dlq", "dead letters, what could not be counted and why: list, show"),
     "agent": ("agent", "send this machine's figures and its applications' metrics every second"),
     "load": ("load", "reproducible load, and a check of the counts to the unit"),
     "doctor": ("doctor", "check this machine, and say how to fix what is missing"),

@@ -98,6 +98,7 @@ MEANINGS = {
     "unknown_field": Meaning((400,), "Events have no such field; the nearest is named."),
     "unknown_function": Meaning((400,), "The meter does not compute it; the nearest is named."),
     "unknown_key": Meaning((400,), "The meter, or a definition, has no such key; the nearest is named."),
+    "unknown_letter": Meaning((404,), "There is no such dead letter, or no longer; `tallymark dlq list` shows them."),
     "unknown_meter": Meaning((404,), "There is no such meter; the nearest is named."),
     "unknown_parameter": Meaning((400,), "There is no such parameter; the nearest is named."),
     "unknown_path": Meaning((404,), "There is no such path; the nearest is named."),

@@ -45,6 +45,21 @@ def test_a_file_of_events_with_bad_lines_says_which(tallymark):
     assert tallymark.ask("total", "events", "event=filed")["value"] == {"count": 2_498}
 
 
+def test_what_was_refused_is_listed_and_shown(tallymark):
+    tallymark.exchange("POST", "/v1/events", {"event": "letter", "id": "l1", "time": "noon"})
+    tallymark.wait_until(
+        lambda: tallymark.ask("dlq", "list", "--reason", "bad_time")["letters"],
+        seconds=60,
+        what="the keeper took it in",
+    )
+    listed = table(tallymark.command("dlq", "list", "--reason", "bad_time").stdout)
+    assert listed[1][:3] == ["1", "collector", "bad_time"]
+    shown = tallymark.command("dlq", "show", listed[4][0])
+    assert json.loads(shown.stdout) == {"event": "letter", "id": "l1", "time": "noon"}
+    assert "'noon' is not a time" in shown.stderr
+    assert "there is no dead letter 999999" in tallymark.command("dlq", "show", "999999", code=1).stderr
+
+
 def test_meters_from_a_file_then_series_and_top(tallymark):
     file = tallymark.folder / "meters.yaml"
     file.write_text(METERS)

@@ -7,8 +7,10 @@ import pytest
 
 from tallymark.meters.model import Meter
 from tallymark.store import deltas
+from tallymark.store.cassandra import letters
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import PositionConflict, Store, WrongLog
+from tallymark.store.sqlite import letters as sqlite_letters
 
 NOW_MS = 1_763_208_000_000
 
@@ -136,6 +138,57 @@ def test_when_the_last_dead_letter_came_is_when_it_was_found_however_old_the_rec
         ("pipeline", "undecodable"): NOW_MS + 5,
         ("collector", "bad_time"): NOW_MS + 60,
     }
+
+
+def test_kept_letters_are_listed_newest_first_by_hop_and_reason(store: Store) -> None:
+    assert store.list_dead_letters() == []
+    for number in range(12):
+        reason = "undecodable" if number % 3 else "damaged"
+        dead = (DeadLetter("pipeline", reason, f"p{number}", 2, b"x" * number, NOW_MS, 0, number),)
+        store.apply([result(number, number + 1, dead=dead)], now_ms=NOW_MS + number * 10)
+        refused = DeadLetter("collector", "bad_time", f"c{number}", 1, b"{}", NOW_MS + number * 10 + 5)
+        store.add_letters("dead-log", Stretch(0, number, number + 1), [refused])
+
+    def found(**wanted: Any) -> list[str]:
+        return [each.detail for each in store.list_dead_letters(**wanted)]
+
+    assert found(limit=4) == ["c11", "p11", "c10", "p10"]
+    assert len(found()) == 24
+    assert found(hops=["collector"], limit=2) == ["c11", "c10"]
+    assert found(reasons=["damaged"]) == ["p9", "p6", "p3", "p0"]
+    assert found(reasons=["damaged", "bad_time"], limit=4) == ["c11", "c10", "c9", "p9"]
+    assert found(hops=["collector"], reasons=["damaged"]) == found(reasons=["never"]) == []
+    (newest,) = store.list_dead_letters(hops=["pipeline"], limit=1)
+    assert (newest.events, newest.raw_bytes, newest.partition, newest.offset) == (2, 11, 0, 11)
+
+
+def test_a_kept_letter_is_found_by_its_number_until_it_is_dropped(store: Store) -> None:
+    dead = tuple(DeadLetter("pipeline", "damaged", "why", 1, b"x" * 100, NOW_MS, 0, place) for place in range(3))
+    store.apply([result(0, 4, dead=dead)], now_ms=NOW_MS)
+    refused = DeadLetter("collector", "bad_time", "why", 1, b"{}", NOW_MS + 1)
+    store.add_letters("dead-log", Stretch(0, 0, 1), [refused])
+    ids = [each.letter_id for each in store.list_dead_letters()]
+    assert [store.dead_letter(each) for each in ids] == [refused, *reversed(dead)]
+    assert len(set(ids)) == 4
+    assert store.dead_letter(max(ids) + 1000) is None
+    store.prune(now_ms=NOW_MS, journal_keep_ms=0, letter_bytes=150)
+    kept = [each.letter_id for each in store.list_dead_letters()]
+    assert kept == ids[:2]
+    assert [store.dead_letter(each) for each in ids] == [refused, dead[2], None, None]
+
+
+def test_letters_are_listed_over_the_borders_of_pages_and_blocks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letters, "BLOCK", 6)
+    monkeypatch.setattr(letters, "LISTED_AT_ONCE", 3)
+    for module in (letters, sqlite_letters):
+        monkeypatch.setattr(module, "MOST_LOOKED_AT", 30)
+    many = [DeadLetter("collector", "bad_time", f"{number}", 1, b"{}", NOW_MS + number) for number in range(40)]
+    for number, letter in enumerate(many):
+        store.add_letters("dead-log", Stretch(0, number, number + 1), [letter])
+    assert [each.detail for each in store.list_dead_letters(limit=20)] == [str(n) for n in range(39, 19, -1)]
+    assert len(store.list_dead_letters(limit=100)) == 30, "only so many are looked through"
+    ids = [each.letter_id for each in store.list_dead_letters(limit=100)]
+    assert [store.dead_letter(each) for each in ids] == many[:9:-1]
 
 
 def test_letters_of_the_dead_stream_are_taken_once(store: Store) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from tallymark import dashboard, problems, telemetry
 from tallymark.http import APPLIED, Problem, decode_positions
-from tallymark.query import meters_api, openapi, question, questions
+from tallymark.query import dead_letters, meters_api, openapi, question, questions
 from tallymark.query.answer import NOT_STORED, Answer, json_answer
 from tallymark.query.cache import Computed
 from tallymark.query.meters_api import known_meter
@@ -44,6 +44,21 @@ def routes(sources: Sources, pulse: Pulse, *, is_stopping: Callable[[], bool] = 
             content="text/event-stream",
         ),
         Route("GET", "/v1/status", "is anything late or lost?", _plain(lambda: status(sources, pulse))),
+        Route(
+            "GET",
+            "/v1/dlq",
+            "dead letters, newest first, and how many events of each reason",
+            lambda request: json_answer(dead_letters.list_letters(sources, request.pairs)),
+            ("limit",),
+            keys=dead_letters.FILTERS,
+        ),
+        Route(
+            "GET",
+            "/v1/dlq/{id}",
+            "one dead letter with its events",
+            lambda request: json_answer(dead_letters.show_letter(sources, request.arguments["id"], request.pairs)),
+            ("limit",),
+        ),
         Route("GET", "/healthz", "alive", _plain(lambda: {"status": "alive"})),
         Route("GET", "/readyz", "sees the store", _plain(lambda: _ready(sources, is_stopping))),
         Route("GET", "/metrics", "this process' metrics for Prometheus", _metrics, content="text/plain"),

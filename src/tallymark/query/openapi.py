@@ -8,7 +8,12 @@ from tallymark.query.parameters import PARAMETERS
 from tallymark.query.routes import Route
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-_ERRORS = {"400": "wrong parameters", "404": "no such meter or path", "503": "cannot answer now; see Retry-After"}
+_PATH_PARTS = {"name": ("name of a meter", "events"), "id": ("number of a dead letter", "17")}
+_ERRORS = {
+    "400": "wrong parameters",
+    "404": "no such meter, letter or path",
+    "503": "cannot answer now; see Retry-After",
+}
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
@@ -33,7 +38,11 @@ def _operation(route: Route) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": _identifier(route),
-        "parameters": [*map(_path_parameter, route.names), *(_query_parameter(name) for name in route.parameters)],
+        "parameters": [
+            *map(_path_parameter, route.names),
+            *(_key_parameter(*key) for key in route.keys.items()),
+            *(_query_parameter(name) for name in route.parameters),
+        ],
         "responses": {
             "200": {"description": "the answer", "content": {route.content: {}}},
             **{code: {"description": why, "content": _PROBLEM} for code, why in _ERRORS.items()},
@@ -60,9 +69,19 @@ def _path_parameter(name: str) -> dict[str, Any]:
         "name": name,
         "in": "path",
         "required": True,
-        "description": "name of a meter",
+        "description": _PATH_PARTS[name][0],
         "schema": {"type": "string"},
-        "example": "events",
+        "example": _PATH_PARTS[name][1],
+    }
+
+
+def _key_parameter(name: str, meaning: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "description": meaning,
+        "schema": {"type": "array", "items": {"type": "string"}},
     }
 
 

@@ -32,7 +32,7 @@ PARAMETERS = {
         Parameter("k", "how many items", "10"),
         Parameter("fn", "aggregates wanted; top ranks by it", "count", repeats=True),
         Parameter("tz", "zone of days, months and bare dates", "Europe/Vienna"),
-        Parameter("limit", "most series in the answer, the largest first; the rest is said, not shown", "20"),
+        Parameter("limit", "most series (or letters, events) in the answer; the rest is said, not shown", "20"),
         Parameter("format", "form of the answer", "json", choices=("json",)),
         Parameter(
             "consistency",

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -44,6 +44,8 @@ class Route:
     parameters: Sequence[str] = ()
     filters: bool = False
     """whether keys of the meter are parameters too"""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """filters that are no parameters of questions, with their meaning"""
     body: str = ""
     """what the request carries, for the document"""
     content: str = "application/json"

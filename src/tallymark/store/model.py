@@ -69,6 +69,8 @@ class Ledger:
         )
 
 
+MOST_LOOKED_AT = 10_000
+"""dead letters that are looked through for those of a reason"""
 MAYBE_DUPLICATE = "maybe_duplicate"
 """reason of the letters whose events are in the ledger's `aside`, not in `dead`: nobody can tell if they count"""
 
@@ -86,6 +88,35 @@ class DeadLetter:
     at_ms: int
     partition: int = -1
     offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LetterSummary:
+    """A dead letter that is kept, without what it holds."""
+
+    letter_id: int
+    hop: str
+    reason: str
+    detail: str
+    events: int
+    at_ms: int
+    partition: int
+    offset: int
+    raw_bytes: int
+
+    @classmethod
+    def of(cls, letter_id: int, letter: DeadLetter) -> "LetterSummary":
+        return cls(
+            letter_id,
+            letter.hop,
+            letter.reason,
+            letter.detail,
+            letter.events,
+            letter.at_ms,
+            letter.partition,
+            letter.offset,
+            len(letter.raw),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The store as the stages see it: what SQLite and Cassandra both do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,6 +10,7 @@ from tallymark.store.model import (
     Folded,
     Lag,
     Ledger,
+    LetterSummary,
     LiveMeters,
     Marks,
     Pruned,
@@ -242,6 +243,19 @@ class Store(Registry, Sink, Upkeep, Beats, Protocol):
     def journal_end(self) -> int: ...
 
     def dead_letters(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]: ...
+
+    def list_dead_letters(
+        self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
+    ) -> list[LetterSummary]:
+        """Those that are kept, newest first, of these hops and reasons (none named: of all).
+
+        At most the `MOST_LOOKED_AT` newest are looked through: a rare reason must not read all of them.
+        """
+        ...
+
+    def dead_letter(self, letter_id: int) -> DeadLetter | None:
+        """None if there was none of that number, or it was dropped to save room."""
+        ...
 
     def dead_letter_counts(self) -> dict[tuple[str, str], int]:
         """(hop, reason) -> events."""

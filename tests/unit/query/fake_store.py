@@ -1,6 +1,6 @@
 """A store in memory: every delta in one frame, grouped anew for each question. Slow, short, and hard to get wrong."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,16 @@ import polars as pl
 
 from tallymark.meters.model import EVENTS, METRICS, Meter
 from tallymark.store import deltas, exact
-from tallymark.store.model import DeadLetter, Lag, Ledger, LiveMeters, RegisteredMeter, StretchResult, label_column
+from tallymark.store.model import (
+    DeadLetter,
+    Lag,
+    Ledger,
+    LetterSummary,
+    LiveMeters,
+    RegisteredMeter,
+    StretchResult,
+    label_column,
+)
 from tallymark.store.protocol import TooManyRows, UnknownMeter
 
 
@@ -25,6 +34,7 @@ class FakeStore:
         self.positions: dict[int, int] = {}
         self.lags: list[Lag] = []
         self.letters: dict[tuple[str, str], int] = {}
+        self.kept: list[DeadLetter] = []
         self.last_dead_ms: dict[tuple[str, str], int] = {}
         self.heard: dict[str, tuple[int, dict[str, Any]]] = {}
         self.journal_reads = 0
@@ -88,7 +98,25 @@ class FakeStore:
         return self.journal[-1][0] if self.journal else 0
 
     def dead_letters(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]:
-        return []
+        return [*enumerate(self.kept, start=1)][::-1][:limit]
+
+    def list_dead_letters(
+        self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
+    ) -> list[LetterSummary]:
+        return [
+            LetterSummary.of(number, letter)
+            for number, letter in self.dead_letters(limit=1_000_000)
+            if (not hops or letter.hop in hops) and (not reasons or letter.reason in reasons)
+        ][:limit]
+
+    def dead_letter(self, letter_id: int) -> DeadLetter | None:
+        return self.kept[letter_id - 1] if 0 < letter_id <= len(self.kept) else None
+
+    def bury(self, letter: DeadLetter) -> None:
+        self.kept.append(letter)
+        kind = letter.hop, letter.reason
+        self.letters[kind] = self.letters.get(kind, 0) + letter.events
+        self.last_dead_ms[kind] = letter.at_ms
 
     def dead_letter_counts(self) -> dict[tuple[str, str], int]:
         return self.letters

@@ -1,6 +1,6 @@
 """Dead letters of both kinds: those of the pipeline's batches, and those that the keeper takes in from the log."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -9,7 +9,7 @@ from tallymark.store.cassandra.book import DEAD, EVENTS, Book, Change, Key, Page
 from tallymark.store.cassandra.connection import Link
 from tallymark.store.cassandra.letters import LetterFacts, Letters
 from tallymark.store.cassandra.sink import EventFacts
-from tallymark.store.model import DeadLetter, Stretch
+from tallymark.store.model import DeadLetter, LetterSummary, Stretch
 
 POSITION: Key = ("position", 0, 0)
 
@@ -51,6 +51,21 @@ class DeadLetters:
 
     def newest(self, limit: int) -> list[tuple[int, DeadLetter]]:
         return self._letters.newest(self._facts(), limit)
+
+    def listed(self, *, hops: Collection[str], reasons: Collection[str], limit: int) -> list[LetterSummary]:
+        def is_of(hop: str, reason: str) -> bool:
+            return (not hops or hop in hops) and (not reasons or reason in reasons)
+
+        # Of what never came nothing is looked for, and nothing in a book that has none of it.
+        pages = [
+            (book, facts)
+            for book, facts in self._facts()
+            if any(is_of(hop, reason) for hop, known in facts.counts.items() for reason in known)
+        ]
+        return self._letters.listed(pages, wanted=lambda letter: is_of(letter.hop, letter.reason), limit=limit)
+
+    def letter(self, letter_id: int) -> DeadLetter | None:
+        return self._letters.letter(self._facts(), letter_id)
 
     def counts(self) -> dict[tuple[str, str], int]:
         found = sorted(

@@ -4,7 +4,7 @@ They are written before the batch that they belong to. Only those below the numb
 reader; what a batch left behind that was not applied lies above it, and is overwritten by the next.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 
@@ -12,7 +12,7 @@ import msgspec
 
 from tallymark.store.cassandra.book import DEAD, EVENTS, Book, Change, Page, Term
 from tallymark.store.cassandra.connection import Ask, Link
-from tallymark.store.model import DeadLetter
+from tallymark.store.model import MOST_LOOKED_AT, DeadLetter, LetterSummary
 
 BOOKS = (EVENTS, DEAD)
 # Numbers in one partition.
@@ -20,6 +20,7 @@ BLOCK = 4_096
 # Letters in one write, and about how many bytes: a letter may hold a frame of 1 MB, and a node refuses a write of some.
 AT_ONCE = 50
 BYTES_AT_ONCE = 1_000_000
+LISTED_AT_ONCE = 20
 DROPPED = "dropped"
 """kind of the rows in the book `dead` that say up to which number the letters of a book are gone"""
 
@@ -92,6 +93,38 @@ class Letters:
         ]
         found.sort(key=lambda each: each[0])
         return [(number, msgspec.msgpack.decode(body, type=DeadLetter)) for _, number, body in found[:limit]]
+
+    def listed(
+        self, pages: Sequence[tuple[str, LetterFacts]], *, wanted: Callable[[DeadLetter], bool], limit: int
+    ) -> list[LetterSummary]:
+        """As `newest`, of those that are wanted; page by page, since a letter may hold a frame of 1 MB."""
+        books = (self._found(book, facts.end) for book, facts in pages)
+        found: list[LetterSummary] = []
+        for _, letter_id, body in islice(merge(*books, key=lambda each: each[0]), MOST_LOOKED_AT):
+            if len(found) >= limit:
+                break
+            letter = msgspec.msgpack.decode(body, type=DeadLetter)
+            if wanted(letter):
+                found.append(LetterSummary.of(letter_id, letter))
+        return found
+
+    def letter(self, pages: Sequence[tuple[str, LetterFacts]], letter_id: int) -> DeadLetter | None:
+        number, place = divmod(letter_id, len(BOOKS))
+        if not 0 <= number < dict(pages)[BOOKS[place]].end:
+            return None
+        rows = self._link.rows(_NEWEST, self._store, BOOKS[place], number // BLOCK, number + 1, 1)
+        return next((msgspec.msgpack.decode(body, type=DeadLetter) for at, _, body in rows if at == number), None)
+
+    def _found(self, book: str, end: int) -> Iterator[tuple[tuple[int, int], int, bytes]]:
+        """(order, id, body) of a book's letters, the newest first."""
+        for block in range((end - 1) // BLOCK, -1, -1):
+            before = end
+            while rows := self._link.rows(_NEWEST, self._store, book, block, before, LISTED_AT_ONCE):
+                for number, found_ms, body in rows:
+                    yield (-found_ms, -number), number * len(BOOKS) + BOOKS.index(book), body
+                before = rows[-1][0]
+            if before == end:
+                return  # blocks go from the oldest on: before an empty one there is nothing
 
     def drop_oldest(self, pages: Sequence[tuple[str, LetterFacts]], dead: Book, term: Term, *, keep_bytes: int) -> int:
         """Drops the oldest of both books while they take more room than allowed."""

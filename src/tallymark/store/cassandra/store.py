@@ -1,7 +1,7 @@
 """The store of a cluster: every part of it in one keyspace, open to many processes on many machines."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,17 @@ from tallymark.store.cassandra.registry import CassandraRegistry
 from tallymark.store.cassandra.roll import Roller
 from tallymark.store.cassandra.sink import CassandraSink
 from tallymark.store.cassandra.upkeep import drop_lags
-from tallymark.store.model import DeadLetter, Folded, LiveMeters, Marks, Pruned, RegisteredMeter, Stretch, StretchResult
+from tallymark.store.model import (
+    DeadLetter,
+    Folded,
+    LetterSummary,
+    LiveMeters,
+    Marks,
+    Pruned,
+    RegisteredMeter,
+    Stretch,
+    StretchResult,
+)
 from tallymark.store.protocol import StoreError
 
 
@@ -115,6 +125,14 @@ class CassandraStore:
 
     def dead_letters(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]:
         return self._dead.newest(limit)
+
+    def list_dead_letters(
+        self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
+    ) -> list[LetterSummary]:
+        return self._dead.listed(hops=hops, reasons=reasons, limit=limit)
+
+    def dead_letter(self, letter_id: int) -> DeadLetter | None:
+        return self._dead.letter(letter_id)
 
     def dead_letter_counts(self) -> dict[tuple[str, str], int]:
         return self._dead.counts()

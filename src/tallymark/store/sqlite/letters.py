@@ -1,9 +1,9 @@
 """Dead letters: kept with their reason, counted for ever, the oldest dropped when they need too much room."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from tallymark.store.model import DeadLetter
+from tallymark.store.model import MOST_LOOKED_AT, DeadLetter, LetterSummary
 from tallymark.store.sqlite.marks import add_to_mark, read_mark
 
 _COLUMNS = "hop, reason, detail, events, raw, at_ms, partition, offset"
@@ -39,6 +39,25 @@ def add_letters(connection: sqlite3.Connection, letters: Iterable[DeadLetter], *
 def newest_letters(connection: sqlite3.Connection, *, limit: int) -> list[tuple[int, DeadLetter]]:
     rows = connection.execute(f"SELECT letter_id, {_COLUMNS} FROM letters ORDER BY letter_id DESC LIMIT ?", (limit,))
     return [(letter_id, DeadLetter(*fields)) for letter_id, *fields in rows]
+
+
+def list_letters(
+    connection: sqlite3.Connection, *, hops: Collection[str], reasons: Collection[str], limit: int
+) -> list[LetterSummary]:
+    """`raw` is not read: SQLite passes over what lies on a row's further pages."""
+    wanted = ["letter_id > (SELECT COALESCE(MAX(letter_id), 0) FROM letters) - ?"]
+    wanted += [f"{name} IN ({','.join('?' * len(of))})" for name, of in (("hop", hops), ("reason", reasons)) if of]
+    rows = connection.execute(
+        "SELECT letter_id, hop, reason, detail, events, at_ms, partition, offset, LENGTH(raw) FROM letters"
+        f" WHERE {' AND '.join(wanted)} ORDER BY letter_id DESC LIMIT ?",
+        (MOST_LOOKED_AT, *hops, *reasons, limit),
+    )
+    return [LetterSummary(*row) for row in rows]
+
+
+def letter(connection: sqlite3.Connection, letter_id: int) -> DeadLetter | None:
+    row = connection.execute(f"SELECT {_COLUMNS} FROM letters WHERE letter_id = ?", (letter_id,)).fetchone()
+    return None if row is None else DeadLetter(*row)
 
 
 def letter_counts(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:

@@ -1,7 +1,7 @@
 """The store of one machine: every part of it in one file, open to several processes."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,17 @@ from typing import Any
 import polars as pl
 
 from tallymark.meters.model import Meter
-from tallymark.store.model import DeadLetter, Folded, LiveMeters, Marks, Pruned, RegisteredMeter, Stretch, StretchResult
+from tallymark.store.model import (
+    DeadLetter,
+    Folded,
+    LetterSummary,
+    LiveMeters,
+    Marks,
+    Pruned,
+    RegisteredMeter,
+    Stretch,
+    StretchResult,
+)
 from tallymark.store.sqlite import connection as connections
 from tallymark.store.sqlite import journal, letters, positions, roll, schema, upkeep
 from tallymark.store.sqlite.beats import SqliteBeats
@@ -105,6 +115,14 @@ class SqliteStore:
 
     def dead_letters(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]:
         return letters.newest_letters(self._connection, limit=limit)
+
+    def list_dead_letters(
+        self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
+    ) -> list[LetterSummary]:
+        return letters.list_letters(self._connection, hops=hops, reasons=reasons, limit=limit)
+
+    def dead_letter(self, letter_id: int) -> DeadLetter | None:
+        return letters.letter(self._connection, letter_id)
 
     def dead_letter_counts(self) -> dict[tuple[str, str], int]:
         return letters.letter_counts(self._connection)

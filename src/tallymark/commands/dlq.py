@@ -1,0 +1,126 @@
+"""`tallymark dlq`: what could not be counted, why, and the events themselves."""
+
+import argparse
+import json
+import sys
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from tallymark.commands.command import Command, Group
+from tallymark.commands.output import cell, print_json, print_table
+from tallymark.commands.service import add_url, ask, connect
+
+DETAIL_CHARS = 100
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reason", action="append", metavar="R", help="only letters of this reason; repeat for `or`")
+    parser.add_argument(
+        "--hop", choices=("collector", "pipeline"), help="refused at the door, or accepted and not counted"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="how many (100; at most 1,000), the newest first")
+    add_url(parser)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    asked = [("hop", arguments.hop), ("limit", arguments.limit), *(("reason", each) for each in arguments.reason or ())]
+    given = [(name, value) for name, value in asked if value is not None]
+    answer = ask(connect(arguments), "GET", "/v1/dlq" + (f"?{urlencode(given)}" if given else ""))
+    if arguments.output == "json":
+        print_json(answer)
+        return 0
+    counts, letters = answer.get("counts") or [], answer.get("letters") or []
+    if not counts:
+        which = " of this kind" if arguments.reason or arguments.hop else ""
+        print(f"no dead letters{which}: nothing was refused or left uncounted")
+        return 0
+    print_table(
+        ["events", "hop", "reason", "last"],
+        [[each["events"], each["hop"], each["reason"], each["last"]] for each in counts],
+    )
+    print()
+    if not letters:
+        print("none of them are kept: the oldest go when log.dead_bytes is reached")
+        return 0
+    print_table(
+        ["id", "time", "hop", "reason", "events", "detail"],
+        # No thousands apart in an id: it is typed again.
+        [[str(each["id"]), *(each[name] for name in ("time", "hop", "reason", "events")), _short(each["detail"])]
+         for each in letters],
+    )  # fmt: skip
+    return 0
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", help="the letter's number in `dlq list`")
+    parser.add_argument("--limit", type=int, metavar="N", help="how many of its events (100; at most 1,000)")
+    add_url(parser)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    """The events alone go to stdout, one a line, so that they can be kept in a file; the rest goes to stderr."""
+    limit = "" if arguments.limit is None else f"?limit={arguments.limit}"
+    letter = ask(connect(arguments), "GET", f"/v1/dlq/{quote(arguments.id, safe='')}{limit}")
+    if arguments.output == "json":
+        print_json(letter)
+        return 0
+    place = f", partition {letter['partition']} offset {letter['offset']}" if "offset" in letter else ""
+    print(
+        f"{letter['hop']}: {letter['reason']}, {cell(letter['events'])} events, {letter['time']}{place}\n"
+        f"{letter['detail']}",
+        file=sys.stderr,
+        flush=True,
+    )
+    for line in _content(letter):
+        print(line)
+    sys.stdout.flush()
+    for remark in _remarks(letter):
+        print(remark, file=sys.stderr)
+    return 0
+
+
+def _content(letter: dict[str, Any]) -> list[str]:
+    if "text" in letter:
+        return [letter["text"]]
+    if "hex" in letter:
+        text = letter["hex"]
+        return [text[start : start + 64] for start in range(0, len(text), 64)]
+    return [json.dumps(row, ensure_ascii=False) for row in letter.get("rows") or []]
+
+
+def _remarks(letter: dict[str, Any]) -> list[str]:
+    said = [letter["note"]] if letter.get("note") else []
+    if letter.get("left_out"):
+        said.append(f"and {letter['left_out']:,} more events; --limit shows up to 1,000")
+    if letter.get("left_out_bytes"):
+        said.append(f"and {letter['left_out_bytes']:,} more bytes")
+    return said
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= DETAIL_CHARS else f"{line[:DETAIL_CHARS]}…"
+
+
+COMMANDS = {
+    "dlq": Group(
+        "dlq",
+        "Dead letters: what was refused, or accepted and could not be counted.",
+        {
+            "list": Command(
+                "dlq list",
+                "How many events of each reason, and the letters that are kept, newest first.",
+                "tallymark dlq list --hop collector --reason bad_time --reason too_old",
+                _list_arguments,
+                _list,
+            ),
+            "show": Command(
+                "dlq show",
+                "One dead letter: its reason, and its events, one a line, as far as they are kept.",
+                "tallymark dlq show 17",
+                _show_arguments,
+                _show,
+            ),
+        },
+    )
+}

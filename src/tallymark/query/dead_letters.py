@@ -1,0 +1,125 @@
+"""Dead letters over HTTP: what could not be counted, why, and the events themselves."""
+
+from typing import Any
+
+from tallymark.events.frame import FrameError
+from tallymark.events.refusals import CODES
+from tallymark.http import Problem
+from tallymark.query.frame_rows import rows, rows_in_a_child
+from tallymark.query.moments import spoken_ms
+from tallymark.query.nearest import hint
+from tallymark.query.parameters import Given, Pairs, sort_out
+from tallymark.query.sources import Sources
+from tallymark.store.model import MAYBE_DUPLICATE, DeadLetter, LetterSummary
+
+HOPS = ("collector", "pipeline")
+KILLER = "kills_its_task"
+REASONS = (
+    *CODES,
+    "letter_unreadable",
+    "undecodable",
+    "unknown_frame_version",
+    KILLER,
+    "damaged",
+    "lost_by_retention",
+    MAYBE_DUPLICATE,
+)
+"""what letters are kept for, so that a reason that has not occurred yet can be told from one that does not exist"""
+FILTERS = {"hop": "`collector` (refused) or `pipeline` (accepted, not counted)", "reason": "why; repeat for `or`"}
+DEFAULT_LETTERS, MOST_LETTERS = 100, 1_000
+DEFAULT_EVENTS, MOST_EVENTS = 100, 1_000
+MOST_TEXT_BYTES = 64_000
+MOST_HEX_BYTES = 4_096
+
+
+def list_letters(sources: Sources, pairs: Pairs) -> dict[str, Any]:
+    """Those that are kept, newest first, and how many events there ever were of each reason."""
+    given = sort_out(pairs, allowed=("limit",), question="/v1/dlq", keys=tuple(FILTERS))
+    store = sources.store
+    counts, last_ms = store.dead_letter_counts(), store.last_dead_letters_ms()
+    _check(given, "hop", HOPS)
+    _check(given, "reason", (*REASONS, *(reason for _, reason in counts)))
+    limit = given.whole("limit", default=DEFAULT_LETTERS, most=MOST_LETTERS, setting="the most of one answer")
+    hops, reasons = (given.where.get(name, ()) for name in FILTERS)
+    found = store.list_dead_letters(hops=hops, reasons=reasons, limit=limit)
+    return {
+        "letters": [_summary(each) for each in found],
+        "counts": [
+            {"hop": hop, "reason": reason, "events": events, "last": _moment(last_ms.get((hop, reason)))}
+            for (hop, reason), events in counts.items()
+            if (not hops or hop in hops) and (not reasons or reason in reasons)
+        ],
+    }
+
+
+def show_letter(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
+    """One letter with what is kept of its events: `text` as it was sent, `rows` of a frame, or `hex` if neither."""
+    given = sort_out(pairs, allowed=("limit",), question=f"/v1/dlq/{name[:20]}")
+    limit = given.whole("limit", default=DEFAULT_EVENTS, most=MOST_EVENTS, setting="the most of one answer")
+    is_id = name.isascii() and name.isdigit() and len(name) <= 18
+    letter = sources.store.dead_letter(int(name)) if is_id else None
+    if letter is None:
+        raise Problem(404, "unknown_letter", _unknown(sources, name, is_id=is_id), letter=name[:20])
+    return {**_summary(LetterSummary.of(int(name), letter)), **_content(letter, limit)}
+
+
+def _content(letter: DeadLetter, limit: int) -> dict[str, Any]:
+    if not letter.raw:
+        return {"note": "nothing of it is kept; its events are only counted"}
+    if letter.hop == "collector" and letter.reason != "letter_unreadable":
+        text = letter.raw[:MOST_TEXT_BYTES].decode(errors="replace")
+        return {"text": text, **_left_out(len(letter.raw) - MOST_TEXT_BYTES, "left_out_bytes")}
+    if letter.hop == "pipeline":
+        try:
+            # One that killed its task must not kill the service that is asked about it.
+            found = (rows_in_a_child if letter.reason == KILLER else rows)(letter.raw, limit=limit)
+        except FrameError as error:
+            return _bytes(letter, f"its events cannot be read: {error}")
+        return {"rows": found, **_left_out(letter.events - len(found), "left_out")}
+    return _bytes(letter, "it cannot be read")
+
+
+def _bytes(letter: DeadLetter, note: str) -> dict[str, Any]:
+    more = _left_out(len(letter.raw) - MOST_HEX_BYTES, "left_out_bytes")
+    return {"note": note, "hex": letter.raw[:MOST_HEX_BYTES].hex(), **more}
+
+
+def _left_out(more: int, name: str) -> dict[str, int]:
+    return {name: more} if more > 0 else {}
+
+
+def _summary(letter: LetterSummary) -> dict[str, Any]:
+    place = {} if letter.offset < 0 else {"partition": letter.partition, "offset": letter.offset}
+    return {
+        "id": letter.letter_id,
+        "time": spoken_ms(letter.at_ms),
+        "hop": letter.hop,
+        "reason": letter.reason,
+        "events": letter.events,
+        "bytes": letter.raw_bytes,
+        **place,
+        "detail": letter.detail,
+    }
+
+
+def _moment(at_ms: int | None) -> str | None:
+    return None if at_ms is None else spoken_ms(at_ms)
+
+
+def _check(given: Given, name: str, known: tuple[str, ...]) -> None:
+    for text in given.where.get(name, ()):
+        if text not in known:
+            near = hint(text, dict.fromkeys(known))
+            raise Problem(400, "bad_choice", f"{name} = {text[:60]!r} is not known{near}", parameter=name)
+
+
+def _unknown(sources: Sources, name: str, *, is_id: bool) -> str:
+    if not is_id:
+        return f"{name[:40]!r} is no number of a dead letter; `tallymark dlq list` shows them"
+    kept = sources.store.list_dead_letters(limit=1)
+    if not kept:
+        return f"there is no dead letter {name}; none are kept"
+    return (
+        f"there is no dead letter {name}, or no longer: the oldest go when log.dead_bytes is reached;"
+        f" the newest is {kept[0].letter_id}"
+    )

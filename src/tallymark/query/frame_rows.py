@@ -1,0 +1,56 @@
+"""The events of a frame as people read them; in a process of its own for a frame that may kill whoever reads it."""
+
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+
+from tallymark.events import columns, frame
+
+MOST_BYTES = 1_000_000
+"""of the events of one answer, as JSON"""
+CHILD_TIMEOUT_S = 20.0
+CHILD_MEMORY_BYTES = 4_000_000_000
+# Only what the sender gave or may want to know; the rest is made from it.
+_LEFT_OUT = ("hash_high", "hash_low", "tenant")
+
+
+def rows(payload: bytes, *, limit: int) -> list[dict[str, Any]]:
+    """The first events, in the form in which events are sent, as many as fit; raises FrameError."""
+    found: list[dict[str, Any]] = []
+    size = 0
+    for row in columns.rows(frame.decode(payload).slice(0, limit)):
+        event = {name: value for name, value in row.items() if value not in (None, {}) and name not in _LEFT_OUT}
+        if not event.get("shift"):
+            event.pop("shift", None)
+        size += len(msgspec.json.encode(event))
+        if found and size > MOST_BYTES:
+            break
+        found.append(event)
+    return found
+
+
+def rows_in_a_child(payload: bytes, *, limit: int) -> list[dict[str, Any]]:
+    """As `rows`; a process that dies over it is a FrameError as well."""
+    command = [sys.executable, "-m", __name__, str(limit)]
+    try:
+        done = subprocess.run(command, input=payload, capture_output=True, timeout=CHILD_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise frame.FrameError(f"reading it takes longer than {CHILD_TIMEOUT_S:g} s") from None
+    if done.returncode == 0:
+        return list(msgspec.json.decode(done.stdout))
+    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
+    raise frame.FrameError(f"the process that read it ended with code {done.returncode}{said and f': {said}'}")
+
+
+def main() -> int:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (CHILD_MEMORY_BYTES, CHILD_MEMORY_BYTES))
+    sys.stdout.buffer.write(msgspec.json.encode(rows(sys.stdin.buffer.read(), limit=int(sys.argv[1]))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
