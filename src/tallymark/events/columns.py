@@ -1,8 +1,9 @@
 """Accepted events -> one Arrow record batch, the content of a frame; and back, for people and tests."""
 
+import heapq
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -106,21 +107,26 @@ def _values(values: list[dict[str, float | None] | None]) -> Column:
 
 def _props(props: list[Props], known: set[str]) -> dict[str, Column]:
     """A column a key while its values are of one kind, and `rest` for what got none."""
-    keys = sorted(known)
+    keys = sorted(known) if len(known) <= MAX_PROP_COLUMNS else _commonest(props)
     columns: dict[str, Column] = {}
-    odd: list[str] = []
-    if len(keys) > MAX_PROP_COLUMNS:
-        counted = Counter(chain.from_iterable(props))
-        keys.sort(key=lambda key: (-counted[key], key))
-        keys, odd = sorted(keys[:MAX_PROP_COLUMNS]), keys[MAX_PROP_COLUMNS:]
+    odd = len(known) > len(keys)
     for key in keys:
         column = _column([each.get(key) for each in props])
         if column is None:
-            odd.append(key)
+            odd = True
         elif column.null_count < len(column):
             columns[PROP + key] = column
-    columns["rest"] = _rest(props, odd) if odd else pa.nulls(len(props), REST["rest"])
+    columns["rest"] = _rest(props, columns.keys()) if odd else pa.nulls(len(props), REST["rest"])
     return columns
+
+
+def _commonest(props: list[Props]) -> list[str]:
+    """The keys that get a column where there are more than that, sorted: of a million keys only those few are."""
+    counted = Counter(chain.from_iterable(props))
+    least = heapq.nlargest(MAX_PROP_COLUMNS, counted.values())[-1]
+    above = [key for key, count in counted.items() if count > least]
+    equal = (key for key, count in counted.items() if count == least)
+    return sorted([*above, *heapq.nsmallest(MAX_PROP_COLUMNS - len(above), equal)])
 
 
 _NO_PROPS: Props = {}
@@ -149,10 +155,12 @@ def _column(values: list[Any]) -> Column | None:
     return None
 
 
-def _rest(props: list[Props], odd: list[str]) -> Column:
+def _rest(props: list[Props], columns: Collection[str]) -> Column:
+    """What has no column, as text. Through each event's own keys: those of a commit can be a million."""
+    taken = {name.removeprefix(PROP) for name in columns}
     texts = []
     for each in props:
-        kept = {key: each[key] for key in odd if each.get(key) is not None}
+        kept = {key: value for key, value in each.items() if value is not None and key not in taken}
         texts.append(json.dumps(kept, ensure_ascii=False, separators=(",", ":")) if kept else None)
     return pa.array(texts, REST["rest"])
 

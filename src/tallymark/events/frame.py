@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 import pyarrow as pa
 
 from tallymark.events.columns import FIXED, PROP, PROP_TYPES, REST, VALUES
+from tallymark.events.cutting import compact, cuts
 
 VERSION = b"1"
 MAX_FRAME_EVENTS = 65_536
@@ -63,17 +64,22 @@ def encode(batch: pa.RecordBatch) -> bytes:
 
 
 def frames(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-    """(events, payload) of as many frames as the limits ask for, in order."""
-    if batch.num_rows <= MAX_FRAME_EVENTS:
-        payload = encode(batch)
-        if len(payload) <= MAX_FRAME_BYTES or batch.num_rows == 1:
-            yield batch.num_rows, payload
-            return
-        pieces = len(payload) // (MAX_FRAME_BYTES * 9 // 10) + 1
-    else:
-        pieces = batch.num_rows // MAX_FRAME_EVENTS + 1
-    rows = -(-batch.num_rows // max(pieces, 2))
-    for start in range(0, batch.num_rows, rows):
+    """(events, payload) of as many frames as the limits ask for, in order, each with just the names that it uses.
+
+    Only the frame of a single event can be larger than the limit; the caller decides what becomes of it.
+    """
+    if batch.num_rows > MAX_FRAME_EVENTS:
+        rows = -(-batch.num_rows // (batch.num_rows // MAX_FRAME_EVENTS + 1))
+        for start in range(0, batch.num_rows, rows):
+            yield from frames(batch.slice(start, rows))
+        return
+    payload = encode(compact(batch))
+    if len(payload) <= MAX_FRAME_BYTES or batch.num_rows == 1:
+        yield batch.num_rows, payload
+        return
+    # Cut by weight, and never into single events at once: a piece that is still too large, because it compresses worse
+    # than the others, is cut again, so everything is encoded a few times at most.
+    for start, rows in cuts(batch, len(payload) // (MAX_FRAME_BYTES * 9 // 10) + 1):
         yield from frames(batch.slice(start, rows))
 
 

@@ -1,5 +1,6 @@
 """Properties as columns: one kind, one column; the rest as text."""
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -43,6 +44,30 @@ def test_the_64_commonest_keys_get_columns() -> None:
     events = batch(common, common, {"rare": "x", "k00": 1})
     assert sorted(props(events)) == [f"prop.k{number:02}" for number in range(64)]
     assert events["rest"].to_pylist() == [None, None, '{"rare":"x"}']
+
+
+def test_of_equally_common_keys_the_first_by_name_get_columns() -> None:
+    events = batch({f"k{number:02}": number for number in reversed(range(70))})
+    assert sorted(props(events)) == [f"prop.k{number:02}" for number in range(64)]
+    assert json.loads(events["rest"].to_pylist()[0]) == {f"k{number:02}": number for number in range(64, 70)}
+
+
+class Watched(dict[str, Any]):
+    """Counts how often it is asked for a key."""
+
+    asked = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        Watched.asked += 1
+        return super().get(key, default)
+
+
+def test_keys_that_never_come_again_cost_no_more_than_others() -> None:
+    # A user's id as the name of a property: every event has 30 keys that no other has.
+    events = batch(*[Watched({f"{row}-{n}": n for n in range(30)}) for row in range(400)])
+    assert len(props(events)) == 64
+    assert Watched.asked <= 400 * 64, "not once for each of the 12,000 keys"
+    assert sum(len(json.loads(rest or "{}")) for rest in events["rest"].to_pylist()) == 12_000 - 64
 
 
 def test_only_nulls_make_no_column() -> None:

@@ -1,7 +1,9 @@
 """The frame codec: what goes in comes out, and what is not a frame is said to be none."""
 
+import base64
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.events import columns, frame
+from tallymark.events.bodies import Delivery
+from tallymark.events.clocks import Clocks
 from tallymark.events.model import Event
-from tallymark.events.validation import Accepted
+from tallymark.events.validation import Accepted, validate
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 keys = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8)
@@ -151,3 +155,102 @@ def test_what_is_too_large_for_one_frame_is_split_in_order() -> None:
 def test_more_events_than_a_frame_holds_are_split() -> None:
     some = [Event("view", "same")] * (frame.MAX_FRAME_EVENTS + 1)
     assert [events for events, _ in frame.frames(columns.batch([accepted(some)]))] == [32_769, 32_768]
+
+
+class Encoding:
+    """Adds up what `frame.encode` makes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes = self.calls = 0
+        self._encode = frame.encode
+        monkeypatch.setattr(frame, "encode", self)
+
+    def __call__(self, batch: pa.RecordBatch) -> bytes:
+        payload = self._encode(batch)
+        self.bytes += len(payload)
+        self.calls += 1
+        return payload
+
+
+def random_text(rng: np.random.Generator, size: int) -> str:
+    """Letters that hardly compress."""
+    return "e" + base64.b64encode(rng.bytes(size)).decode()[: size - 1]
+
+
+@pytest.mark.parametrize(("count", "size"), [(10_000, 128), (24_000, 41)])
+def test_a_name_for_every_event_costs_what_its_names_take(
+    monkeypatch: pytest.MonkeyPatch, count: int, size: int
+) -> None:
+    rng = np.random.default_rng(1)
+    batch = columns.batch([accepted([Event(random_text(rng, size), str(n)) for n in range(count)])])
+    encoding = Encoding(monkeypatch)
+    split = list(frame.frames(batch))
+    assert sum(events for events, _ in split) == count
+    assert all(len(payload) <= frame.MAX_FRAME_BYTES for _, payload in split)
+    assert len(split) <= batch.nbytes // 500_000 + 1
+    assert sum(len(payload) for _, payload in split) < 1.2 * batch.nbytes
+    assert encoding.bytes < 2.5 * batch.nbytes, "the whole once, its pieces once"
+    names = [name for _, payload in split for name in frame.decode(payload)["event"].dictionary.to_pylist()]
+    assert len(names) == count, "each in one frame only"
+
+
+def test_large_events_among_small_ones_are_encoded_a_few_times_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two halves of a frame side by side, again and again among thousands of small events.
+    rng = np.random.default_rng(2)
+    large = [{random_text(rng, 128): 1.0 for _ in range(4000)} for _ in range(16)]
+    some = [Event("m", str(n), values=large[n // 1000] if n % 1000 < 2 else None) for n in range(16_000)]
+    batch = columns.batch([accepted(some)])
+    encoding = Encoding(monkeypatch)
+    split = list(frame.frames(batch))
+    assert all(len(payload) <= frame.MAX_FRAME_BYTES for _, payload in split)
+    assert encoding.bytes < 4 * batch.nbytes
+    assert len(split) <= 40
+    assert [row["id"] for _, payload in split for row in frame.decode(payload).select(["id"]).to_pylist()] == [
+        event.id for event in some
+    ]
+
+
+def test_what_compresses_worse_than_the_rest_is_cut_again() -> None:
+    rng = np.random.default_rng(3)
+    some = [Event("view", "same" * 50) for _ in range(20_000)] + [
+        Event("view", rng.bytes(100).hex()) for _ in range(20_000)
+    ]
+    split = list(frame.frames(columns.batch([accepted(some)])))
+    assert all(len(payload) <= frame.MAX_FRAME_BYTES for _, payload in split)
+    assert sum(events for events, _ in split) == 40_000
+
+
+def test_the_largest_event_of_all_fits_into_a_frame() -> None:
+    """Whatever validation lets through can be written: here all its limits at once, in what compresses least."""
+    rng = np.random.default_rng(4)
+    letters = [chr(letter) for letter in (*range(1, 8), *range(14, 32))]
+
+    def dear(size: int) -> str:
+        return "".join(rng.choice(letters, size))  # six bytes each in JSON
+
+    largest = {
+        "event": "e" * 128,
+        "id": "".join(chr(0x10000 + int(n)) for n in rng.integers(0, 60_000, 256)),
+        "values": {random_text(rng, 128): float(number) for number in rng.random(4096)},
+        "props": {dear(128): dear(1024) for _ in range(64)},
+        "value": 0.1,
+    }
+    others = {"event": "x", "props": {random_text(rng, 128): n for n in range(64)}}
+    both = [largest, *[others] * 9]
+    clocks = Clocks(accept_past_ms=1, accept_future_ms=1, tolerance_ms=1)
+    request = validate(Delivery(msgspec.json.encode(both), 0), clocks, max_events=10)
+    assert request.refusals == []
+    batch = columns.batch([request]).slice(0, 1)
+    # Its properties have no columns, since others are commoner, and so cost most.
+    assert len(batch["rest"][0].as_py().encode()) > 400_000
+    ((_, payload),) = frame.frames(batch)
+    assert 800_000 < len(payload) <= frame.MAX_FRAME_BYTES
+
+
+def test_one_event_that_is_too_large_is_handed_over_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    monkeypatch.setattr(frame, "MAX_FRAME_BYTES", 10_000)
+    some = [Event("m", "1"), Event("m", "2", values={random_text(rng, 128): 1.0 for _ in range(200)}), Event("m", "3")]
+    split = list(frame.frames(columns.batch([accepted(some)])))
+    assert [events for events, _ in split] == [1, 1, 1]
+    assert [len(payload) <= 10_000 for _, payload in split] == [True, False, True]
