@@ -42,6 +42,9 @@ class CollectorSettings:
     max_body_bytes: int = setting(4_000_000, "largest request body, as sent")
     max_inflated_bytes: int = setting(16_000_000, "largest request body after decompression")
     max_request_events: int = setting(10_000, "most events in one request")
+    max_event_names: int = setting(
+        10_000, "most different event names that a collector takes within a day; each is a series"
+    )
     header_timeout_s: float = setting(5.0, "a request whose headers take longer is closed")
     body_timeout_s: float = setting(10.0, "a request whose body takes longer is answered 408")
     max_connections: int = setting(16_384, "most open connections")
@@ -351,6 +354,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "collector.max_body_bytes": _POSITIVE,
     "collector.max_inflated_bytes": _POSITIVE,
     "collector.max_request_events": _POSITIVE,
+    "collector.max_event_names": _POSITIVE,
     "collector.header_timeout_s": _SOME_TIME,
     "collector.body_timeout_s": _SOME_TIME,
     "collector.max_connections": _POSITIVE,

@@ -62,6 +62,9 @@ COLLECTOR_COMMIT_SECONDS = histogram(
     "tallymark_collector_commit_seconds", "columns, frames and log append of one commit"
 )
 COLLECTOR_PENDING_BYTES = gauge("tallymark_collector_pending_bytes", "bytes of requests that are not answered yet")
+COLLECTOR_EVENT_NAMES = gauge(
+    "tallymark_collector_event_names", "different event names in use, as far as this collector has seen"
+)
 COLLECTOR_FORWARDED = counter(
     "tallymark_collector_forwarded_total", "requests handed on to the query service", ("outcome",)
 )

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -21,6 +22,8 @@ from tallymark.events.validation import Accepted, Refusal
 from tallymark.log.protocol import Appended, LogError, LogWriter, NotAppended, Outgoing
 
 MAX_COMMIT_EVENTS = 32_768
+# Of their bodies, which is about what their columns take. A request that is larger by itself is written alone.
+MAX_COMMIT_BYTES = 8_000_000
 # A failure that is older than this says nothing about now: somebody must be let in to try.
 FAILING_S = 10.0
 # After a commit that failed as a whole and took this long, those who waited for it are not kept waiting for another.
@@ -44,6 +47,18 @@ class Outcome:
     """those of the validation, and the events the log could not take now"""
     offsets: dict[int, int] = field(default_factory=dict)
     """partition -> the last offset that may hold one of them"""
+
+
+@dataclass(slots=True)
+class _Written:
+    """What became of the events of a commit; they are counted through all its requests."""
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    """partition -> last offset"""
+    failed: dict[int, str] = field(default_factory=dict)
+    """event -> why it is not durable"""
+    oversized: dict[int, int] = field(default_factory=dict)
+    """event -> its bytes, which are more than a frame may have"""
 
 
 @dataclass(slots=True)
@@ -117,7 +132,9 @@ class Committer:
         """A log that is away would keep the last of them waiting for as many time-outs as there are commits."""
         group, self._waiting = self._waiting, []
         outcomes = [
-            _outcomes([each.request], {}, dict.fromkeys(range(len(each.request.events)), self._slow_failure))[0]
+            _outcomes(
+                [each.request], _Written(failed=dict.fromkeys(range(len(each.request.events)), self._slow_failure))
+            )[0]
             for each in group
         ]
         lost = sum(len(each.request.refusals) for each in group)
@@ -138,10 +155,11 @@ class Committer:
 
     def _next_group(self) -> list[_Waiting]:
         """The requests of the next commit, as many as its size allows, but at least one."""
-        events = count = 0
+        events = size = count = 0
         for waiting in self._waiting:
             events += len(waiting.request.events)
-            if count and events > MAX_COMMIT_EVENTS:
+            size += waiting.request.size_bytes
+            if count and (events > MAX_COMMIT_EVENTS or size > MAX_COMMIT_BYTES):
                 break
             count += 1
         group, self._waiting = self._waiting[:count], self._waiting[count:]
@@ -155,37 +173,37 @@ class Committer:
         begun = time.monotonic()
         with telemetry.COLLECTOR_COMMIT_SECONDS.time():
             try:
-                offsets, failed = self._append(requests)
+                written = self._append(requests)
             except Exception as error:  # a request must be answered, also when the log or the code fails
                 level = logging.WARNING if isinstance(error, LogError | OSError) else logging.ERROR
                 logger.log(level, "commit failed; its events are answered as retryable", exc_info=error)
-                offsets, failed = {}, dict.fromkeys(range(count), f"{type(error).__name__}: {error}")
+                written = _Written(failed=dict.fromkeys(range(count), f"{type(error).__name__}: {error}"))
             ended = time.monotonic()
-            reason = next(iter(failed.values()), "")
-            self._failure = (reason, ended) if failed else None
-            failed_slowly = len(failed) == count > 0 and ended - begun > SLOW_FAILURE_S
+            reason = next(iter(written.failed.values()), "")
+            self._failure = (reason, ended) if written.failed else None
+            failed_slowly = len(written.failed) == count > 0 and ended - begun > SLOW_FAILURE_S
             self._slow_failure = reason if failed_slowly else ""
+            _refuse(requests, written.oversized)
             self._bury(requests)
         telemetry.COLLECTOR_COMMITS.inc()
-        return _outcomes(requests, offsets, failed)
+        return _outcomes(requests, written)
 
-    def _append(self, requests: list[Accepted]) -> tuple[dict[int, int], dict[int, str]]:
-        """Partition -> last offset, and event -> why it is not durable (counting through all requests)."""
+    def _append(self, requests: list[Accepted]) -> _Written:
+        """What became of the events, which are counted through all requests."""
+        written = _Written()
         if not any(request.events for request in requests):
-            return {}, {}
+            return written
         batch = columns.batch([request for request in requests if request.events])
-        outgoing, rows = self._frames(batch)
-        offsets: dict[int, int] = {}
-        failed: dict[int, str] = {}
+        outgoing, rows = self._frames(batch, written)
         for outcome, places in zip(self._events.append(outgoing), rows, strict=True):
             match outcome:
                 case Appended(partition, offset):
-                    offsets[partition] = max(offset, offsets.get(partition, offset))
+                    written.offsets[partition] = max(offset, written.offsets.get(partition, offset))
                 case NotAppended(_, reason):
-                    failed |= dict.fromkeys(places.tolist(), reason)
-        return offsets, failed
+                    written.failed |= dict.fromkeys(places.tolist(), reason)
+        return written
 
-    def _frames(self, batch: pa.RecordBatch) -> tuple[list[Outgoing], list[Any]]:
+    def _frames(self, batch: pa.RecordBatch, written: _Written) -> tuple[list[Outgoing], list[Any]]:
         """The batch cut by partition into frames, and the places in it that each frame took."""
         partitions = self._events.partitions
         if partitions == 1:
@@ -205,8 +223,11 @@ class Committer:
                 continue
             used = 0
             for events, payload in frame.frames(batch.slice(start, len(places))):
-                outgoing.append(Outgoing(partition, payload, events))
-                rows.append(places[used : used + events])
+                if len(payload) <= frame.MAX_FRAME_BYTES:
+                    outgoing.append(Outgoing(partition, payload, events))
+                    rows.append(places[used : used + events])
+                else:  # one event
+                    written.oversized[int(places[used])] = len(payload)
                 used += events
             start += len(places)
         return outgoing, rows
@@ -239,17 +260,52 @@ def _fail(group: list[_Waiting], error: Exception) -> None:
             each.answered.set_exception(error)
 
 
-def _outcomes(requests: list[Accepted], offsets: dict[int, int], failed: dict[int, str]) -> list[Outcome]:
-    if not failed:
-        return [Outcome(len(request.events), request.refusals, offsets) for request in requests]
+def _refuse(requests: list[Accepted], oversized: dict[int, int]) -> None:
+    """No frame has room for these events, now or ever: not to be sent again, so not `not_durable`."""
+    if not oversized:
+        return
+    start = 0
+    for request in requests:
+        for place, event in enumerate(request.events):
+            if (size := oversized.get(start + place)) is not None:
+                detail = f"the event takes {size:,} bytes in the log; at most {frame.MAX_FRAME_BYTES:,} are allowed"
+                raw = msgspec.json.encode(event)
+                request.refusals.append(Refusal(request.indexes[place], "too_large", detail, raw, id=event.id))
+        start += len(request.events)
+
+
+def _outcomes(requests: list[Accepted], written: _Written) -> list[Outcome]:
+    if not written.failed and not written.oversized:
+        return [Outcome(len(request.events), request.refusals, written.offsets) for request in requests]
     outcomes, start = [], 0
     for request in requests:
-        lost = [
-            Refusal(index, "not_durable", f"the log cannot take it now: {failed[start + place]}", b"", retryable=True)
-            for place, index in enumerate(request.indexes)
-            if start + place in failed
-        ]
+        places = range(start, start + len(request.events))
+        never = sum(place in written.oversized for place in places)
+        lost = _lost(request, {place - start: written.failed[place] for place in places if place in written.failed})
         refusals = sorted([*request.refusals, *lost], key=lambda refusal: refusal.index)
-        outcomes.append(Outcome(len(request.events) - len(lost), refusals, offsets))
+        outcomes.append(Outcome(len(request.events) - len(lost) - never, refusals, written.offsets))
         start += len(request.events)
     return outcomes
+
+
+def _lost(request: Accepted, failed: dict[int, str]) -> list[Refusal]:
+    """The refusals of the events that are not durable, and of their twins.
+
+    Ids made from a key tell equal events apart by their number in the request. A client that sends only some of them
+    again would number them anew, so all are to be sent again, and those that are in the log are duplicates then.
+    """
+    for twins in request.twins:
+        reason = next((failed[place] for place in twins if place in failed), None)
+        if reason is not None:
+            failed |= dict.fromkeys(twins, reason)
+    return [
+        Refusal(
+            request.indexes[place],
+            "not_durable",
+            f"the log cannot take it now: {reason}",
+            b"",
+            retryable=True,
+            id=request.events[place].id,
+        )
+        for place, reason in failed.items()
+    ]

@@ -10,7 +10,7 @@ from functools import cache
 
 import uvloop
 
-from tallymark import http
+from tallymark import http, telemetry
 from tallymark.beating import Beating, Beats
 from tallymark.collector import dead
 from tallymark.collector.app import App, Origins
@@ -24,6 +24,7 @@ from tallymark.collector.nodes import QueryNodes
 from tallymark.collector.pressure import Budget, Rate
 from tallymark.collector.waiting import opened
 from tallymark.events.clocks import Clocks
+from tallymark.events.names import Names
 from tallymark.log.protocol import LogWriter
 from tallymark.role import Role
 from tallymark.settings import Settings, SettingsError
@@ -117,6 +118,8 @@ async def serve(
     ours = settings.collector
     reader = Reader(Limits(ours.max_body_bytes, ours.max_inflated_bytes, ours.body_timeout_s))
     budget = Budget(ours.max_pending_bytes)
+    names = Names(ours.max_event_names)
+    telemetry.COLLECTOR_EVENT_NAMES.set_function(lambda: len(names))
     port = ours.port or http.free_port(ours.host)
     halt = asyncio.Event()
     async with AsyncExitStack() as stack:
@@ -127,7 +130,7 @@ async def serve(
         forwarder = Forwarder(nodes, stop=stop, answered=lambda: follower.answered)
         stack.callback(forwarder.close)
         intake = Intake(
-            Rules(ours.max_request_events, _clocks(settings)),
+            Rules(ours.max_request_events, _clocks(settings), names),
             reader,
             committer,
             follower,

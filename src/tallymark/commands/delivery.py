@@ -51,15 +51,12 @@ class Delivery:
         outcome = Outcome()
         deadline = time.monotonic() + self._timeout_s
         pause_s = FIRST_PAUSE_S
-        # Ids the server makes come from this key and the index, so a retry of the same batch makes the same ones.
+        # Ids the server makes come from this key and the event, so a retry, also of just some, makes the same ones.
         key = uuid.uuid4().hex
         while batch.events:
             answer = self._try(batch, key, deadline)
             if answer is not None and not answer.worth_a_retry:
-                again = self._settle(answer, batch, outcome)
-                if len(again.events) < len(batch.events):
-                    key = uuid.uuid4().hex  # other indices, so other ids; those were not taken under any id
-                batch = again
+                batch = self._settle(answer, batch, outcome)
             if batch.events:
                 time.sleep(max(pause_s, (answer.retry_after_s or 0.0) if answer else 0.0))
                 pause_s = min(LONGEST_PAUSE_S, pause_s * 2)

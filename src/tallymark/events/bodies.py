@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tallymark.events import pieces
 from tallymark.events.clocks import RawTime
 from tallymark.events.model import Envelope, Event, Time
 from tallymark.events.refusals import Refused, check_time, malformed
@@ -12,9 +13,6 @@ _events = msgspec.json.Decoder(list[Event])
 _event = msgspec.json.Decoder(Event)
 _envelope = msgspec.json.Decoder(Envelope)
 _raws = msgspec.json.Decoder(list[msgspec.Raw])
-
-# A body that cannot be decoded in bulk is cut into pieces; this bounds what the pieces of `[0,0,0,…]` may take.
-MAX_PIECES = 1_000_000
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """what a decoder raises for a body that is not what it should be"""
@@ -30,6 +28,9 @@ class BadBody(ValueError):
 
 class TooManyEvents(ValueError):
     """More events than one request may have."""
+
+    def __init__(self, count: str, max_events: int) -> None:
+        super().__init__(f"{count} events in one request; at most {max_events:,} are allowed: send smaller batches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +74,19 @@ def decode(delivery: Delivery) -> tuple[list[Event], RawTime]:
     return [_event.decode(body)], delivery.sent_at
 
 
-def split(delivery: Delivery) -> tuple[list[bytes], RawTime]:
-    """The body cut into the texts of its events, good or bad, and when they were sent; raises BadBody."""
+def split(delivery: Delivery, *, max_events: int) -> tuple[list[bytes], RawTime]:
+    """The body cut into the texts of its events, good or bad, and when they were sent.
+
+    Raises BadBody, or TooManyEvents before it makes many pieces.
+    """
     body = delivery.body
     if delivery.lines:
-        return [line for line in map(bytes.strip, body.split(b"\n")) if line], delivery.sent_at
-    if body.count(b",") > MAX_PIECES:
-        raise TooManyEvents(f"the body has over {MAX_PIECES:,} pieces and not all are events: send smaller batches")
+        lines = pieces.first_lines(body, max_events + 1)
+        if len(lines) > max_events:
+            raise TooManyEvents(f"more than {max_events:,}", max_events)
+        return lines, delivery.sent_at
     try:
-        if _is_array(body):
-            return [bytes(raw) for raw in _raws.decode(body)], delivery.sent_at
-        shape = _shape.decode(body)
-        if shape.events is msgspec.UNSET or shape.event is not msgspec.UNSET:
-            return [body.strip()], delivery.sent_at
-        envelope = _raw_envelope.decode(body)
-        return [bytes(raw) for raw in envelope.events], _sent_at(envelope.sent_at, delivery)
+        texts, sent_at = _elements(delivery, max_events)
     except msgspec.ValidationError as error:
         raise BadBody(
             "bad_body", f"the body is neither an event, an array of events nor an envelope: {error}"
@@ -98,6 +97,27 @@ def split(delivery: Delivery) -> tuple[list[bytes], RawTime]:
         raise BadBody("bad_text", f"the body is not UTF-8: {error.reason}") from None
     except RecursionError:
         raise BadBody("too_deep", "the body is nested too deeply") from None
+    check_count(len(texts), max_events)
+    return texts, sent_at
+
+
+def check_count(count: int, max_events: int) -> None:
+    if count > max_events:
+        raise TooManyEvents(f"{count:,}", max_events)
+
+
+def _elements(delivery: Delivery, max_events: int) -> tuple[list[bytes], RawTime]:
+    body = delivery.body
+    is_array = _is_array(body)
+    if body.count(b",") >= max(pieces.MAX_UNCOUNTED, max_events):
+        check_count(pieces.elements(body, level=1 if is_array else 2), max_events)
+    if is_array:
+        return [bytes(raw) for raw in _raws.decode(body)], delivery.sent_at
+    shape = _shape.decode(body)
+    if shape.events is msgspec.UNSET or shape.event is not msgspec.UNSET:
+        return [body.strip()], delivery.sent_at
+    envelope = _raw_envelope.decode(body)
+    return [bytes(raw) for raw in envelope.events], _sent_at(envelope.sent_at, delivery)
 
 
 def _is_array(body: bytes) -> bool:

@@ -1,18 +1,42 @@
 """Ids that the server makes, and the hash under which an event is recognised when it comes again."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
-from xxhash import xxh3_128_digest
+from xxhash import xxh3_128_digest, xxh3_128_hexdigest
+
+from tallymark.events.model import Event
 
 MAX_IDEMPOTENCY_KEY_CHARS = 240
 
 
-def from_key(idempotency_key: str, index: int) -> str:
-    """The id of the event at `index` of a request: the same whenever the request is sent again."""
-    return f"{idempotency_key}/{index}"
+def from_key(idempotency_key: str, content: bytes, occurrence: int) -> str:
+    """The id of an event that has none: the same whenever, and in whatever company, it is sent under this key.
+
+    `occurrence` tells equal events of one request apart: 0 for the first of them.
+    """
+    # Neither a header nor JSON contains a NUL, so no two triples give one text.
+    return xxh3_128_hexdigest(b"%b\0%b\0%d" % (idempotency_key.encode(), content, occurrence))
+
+
+def content(event: Event) -> bytes:
+    """What makes an event this one and no other, as bytes: all but its id and what each attempt renews.
+
+    The order of keys makes no difference, and null is the same as absent. `time` is as sent, not the time of receipt.
+    """
+    return _contents.encode((event.event, event.time, event.value, _present(event.values), _present(event.props)))
+
+
+_contents = msgspec.json.Encoder(order="deterministic")
+
+
+def _present(mapping: Mapping[str, object] | None) -> Mapping[str, object] | None:
+    if mapping and None in mapping.values():
+        mapping = {key: value for key, value in mapping.items() if value is not None}
+    return mapping or None
 
 
 def random_ids(count: int) -> list[str]:

@@ -36,6 +36,8 @@ CODES = (
     "bad_props",
     "bad_number",
     "bad_text",
+    "too_many_names",
+    "too_large",
     "not_durable",
 )
 

@@ -4,10 +4,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tallymark.events import bodies, clocks, ids
-from tallymark.events.bodies import UNDECODABLE, BadBody, Delivery, TooManyEvents
+from tallymark.events import bodies, clocks, ids, pieces
+from tallymark.events.bodies import UNDECODABLE, BadBody, Delivery
 from tallymark.events.clocks import Clocks, RawTime
 from tallymark.events.model import MAX_KEY_CHARS, MAX_TEXT_BYTES, NAME, Event, WideEvent
+from tallymark.events.names import Names
 from tallymark.events.refusals import Refused, check, check_name, check_text, check_time, check_value_names
 
 _event = msgspec.json.Decoder(Event)
@@ -23,6 +24,8 @@ class Refusal:
     detail: str
     raw: bytes
     retryable: bool = False
+    id: str | None = None
+    """under which to send it again, where that is worth it"""
 
 
 @dataclass(slots=True)
@@ -41,6 +44,10 @@ class Accepted:
     refusals: list[Refusal] = field(default_factory=list)
     random_ids: bool = False
     """some ids were made at random: a retry of those events cannot be recognised"""
+    twins: list[list[int]] = field(default_factory=list)
+    """groups of equal events whose ids were made from a key: only their number in a request tells them apart"""
+    size_bytes: int = 0
+    """of the request's body"""
 
     def add(self, event: Event, index: int, time: int, shift: int) -> None:
         self.events.append(event)
@@ -51,37 +58,42 @@ class Accepted:
         self.keys.update(event.props or ())
 
 
-def validate(delivery: Delivery, believed: Clocks, *, max_events: int) -> Accepted:
+def validate(delivery: Delivery, believed: Clocks, *, max_events: int, names: Names | None = None) -> Accepted:
     """Every event of the body, either accepted or refused with its reason.
 
     Raises BadBody when nothing can be told apart, TooManyEvents over the limit.
     """
-    quick = in_bulk(delivery, believed, max_events=max_events)
-    return quick if quick is not None else one_by_one(delivery, believed, max_events=max_events)
+    quick = in_bulk(delivery, believed, max_events=max_events, names=names)
+    return quick if quick is not None else one_by_one(delivery, believed, max_events=max_events, names=names)
 
 
-def in_bulk(delivery: Delivery, believed: Clocks, *, max_events: int) -> Accepted | None:
+def in_bulk(delivery: Delivery, believed: Clocks, *, max_events: int, names: Names | None = None) -> Accepted | None:
     """The events of a body in which all is well, None if something is not: then `one_by_one` says what."""
+    if pieces.may_be_many(delivery.body, lines=delivery.lines, max_events=max_events):
+        return None
     try:
         events, sent_at = bodies.decode(delivery)
-        _limit(len(events), max_events)
+        bodies.check_count(len(events), max_events)
         if not events:
             return None
-        keys = _check_in_bulk(events, delivery.body)
+        used = {event.event for event in events}
+        keys = _check_in_bulk(events, used, delivery.body)
         times, shifts = _times(events, sent_at, delivery.received_ms, believed)
+        if _any_outside(times, delivery.received_ms, believed):
+            return None
+        # Last: a name is remembered only for an event that is taken.
+        if names is not None:
+            names.admit(used)
     except (*UNDECODABLE, Refused):
         return None
-    if _any_outside(times, delivery.received_ms, believed):
-        return None
     accepted = Accepted(events, list(range(len(events))), times, shifts, delivery.received_ms, keys)
-    _finish(accepted, delivery.idempotency_key)
+    _finish(accepted, delivery)
     return accepted
 
 
-def one_by_one(delivery: Delivery, believed: Clocks, *, max_events: int) -> Accepted:
+def one_by_one(delivery: Delivery, believed: Clocks, *, max_events: int, names: Names | None = None) -> Accepted:
     """Like `in_bulk`, but each event is judged by itself; ten times slower."""
-    raws, sent_at = bodies.split(delivery)
-    _limit(len(raws), max_events)
+    raws, sent_at = bodies.split(delivery, max_events=max_events)
     if not raws:
         raise BadBody("no_events", "the body has no events")
     accepted = Accepted([], [], [], [], delivery.received_ms, set())
@@ -91,34 +103,30 @@ def one_by_one(delivery: Delivery, believed: Clocks, *, max_events: int) -> Acce
             (time,), shifts = _times([event], sent_at, delivery.received_ms, believed)
             if _any_outside([time], delivery.received_ms, believed):
                 raise _outside(time, delivery.received_ms, believed)
+            if names is not None:
+                names.admit({event.event})
         except Refused as refused:
             accepted.refusals.append(Refusal(index, refused.code, refused.detail, raw))
         else:
             accepted.add(event, index, time, shifts[0] if shifts else 0)
     if not accepted.events and all(refusal.code in _UNPARSABLE for refusal in accepted.refusals):
         raise BadBody(accepted.refusals[0].code, accepted.refusals[0].detail)
-    _finish(accepted, delivery.idempotency_key)
+    _finish(accepted, delivery)
     return accepted
 
 
 _UNPARSABLE = {"bad_json", "too_deep"}
 
 
-def _limit(count: int, max_events: int) -> None:
-    if count > max_events:
-        raise TooManyEvents(
-            f"{count:,} events in one request; at most {max_events:,} are allowed: send smaller batches"
-        )
-
-
-def _check_in_bulk(events: list[Event], body: bytes) -> set[str]:
+def _check_in_bulk(events: list[Event], used: set[str], body: bytes) -> set[str]:
     """The keys of their properties, once what the typed decoder cannot say holds for all; raises Refused if not."""
-    for name in {event.event for event in events}:
+    for name in used:
         if not NAME.fullmatch(name):
             check_name(name)
     keys = _keys(events)
     names = {name for event in events if event.values for name in event.values}
-    if not all(0 < len(key) <= MAX_KEY_CHARS for key in keys | names):
+    lengths = {*map(len, keys), *map(len, names)}
+    if lengths and not 0 < min(lengths) <= max(lengths) <= MAX_KEY_CHARS:
         raise Refused("bad_props", "a key is empty or too long")
     # Searching for one byte is memchr; searching for the six of an escaped NUL costs 40 times that.
     escapes = b"\\" in body
@@ -161,7 +169,7 @@ def _one(raw: bytes) -> Event:
     """One event, or Refused with the exact reason."""
     try:
         event = _event.decode(raw)
-        _check_in_bulk([event], raw)
+        _check_in_bulk([event], {event.event}, raw)
         return event
     except (*UNDECODABLE, Refused):
         check(raw)
@@ -219,12 +227,12 @@ def _outside(time_ms: int, received_ms: int, believed: Clocks) -> Refused:
     return Refused("too_old", f"`time` is {age:,.1f} s old; events.accept_past_s = {limit:,.0f}{hint}")
 
 
-def _finish(accepted: Accepted, idempotency_key: str | None) -> None:
+def _finish(accepted: Accepted, delivery: Delivery) -> None:
     """Give an id to every event without one, and turn `resent` into our clock's milliseconds."""
+    accepted.size_bytes = len(delivery.body)
     without = [position for position, event in enumerate(accepted.events) if event.id is None]
-    if idempotency_key is not None:
-        for position in without:
-            accepted.events[position].id = ids.from_key(idempotency_key, accepted.indexes[position])
+    if delivery.idempotency_key is not None:
+        _ids_from_key(accepted, without, delivery.idempotency_key)
     elif without:
         accepted.random_ids = True
         for position, made in zip(without, ids.random_ids(len(without)), strict=True):
@@ -233,3 +241,14 @@ def _finish(accepted: Accepted, idempotency_key: str | None) -> None:
         if event.resent is not None:
             shift = accepted.shifts[position] if accepted.shifts is not None else 0
             event.resent = clocks.milliseconds(event.resent) + shift
+
+
+def _ids_from_key(accepted: Accepted, without: list[int], key: str) -> None:
+    equal: dict[bytes, list[int]] = {}
+    for position in without:
+        event = accepted.events[position]
+        content = ids.content(event)
+        places = equal.setdefault(content, [])
+        event.id = ids.from_key(key, content, len(places))
+        places.append(position)
+    accepted.twins = [places for places in equal.values() if len(places) > 1]

@@ -47,9 +47,10 @@ def test_send_retries_with_the_same_id(fake_service, fate, tmp_path):
     assert len(resent) == (3 if fate == "half" else 6)
 
 
-def test_a_retried_batch_without_ids_carries_the_same_idempotency_key(fake_service, tmp_path):
-    fake_service.script = ["503"]
-    (tmp_path / "f").write_text('{"event": "view"}\n')
+@pytest.mark.parametrize("fate", ["503", "half"])
+def test_a_retried_batch_without_ids_carries_the_same_idempotency_key(fake_service, tmp_path, fate):
+    fake_service.script = [fate]
+    (tmp_path / "f").write_text('{"event": "view"}\n{"event": "click"}\n')
     assert main(["send", "--file", str(tmp_path / "f")]) == 0
     first, second = (request[2]["idempotency-key"] for request in fake_service.requests)
     assert first == second

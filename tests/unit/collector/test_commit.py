@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ from tallymark.events.model import Event
 from tallymark.events.validation import Accepted
 from tallymark.log.partitioners import partitioner
 from tallymark.log.protocol import Appended, NotAppended, Outgoing
+from tallymark.store.model import DeadLetter
 from tallymark.testing import MemoryLog
 
 
@@ -39,9 +41,9 @@ def request(ids: list[str]) -> Accepted:
     return Accepted([Event("view", each) for each in ids], list(range(len(ids))), [0] * len(ids), None, 0, set())
 
 
-def commit(log: MemoryLog, requests: list[Accepted]) -> list[Outcome]:
+def commit(log: MemoryLog, requests: list[Accepted], *, dead: MemoryLog | None = None) -> list[Outcome]:
     async def run() -> list[Outcome]:
-        committer = Committer(log, MemoryLog(1), partitioner("id", log.partitions), interval_s=0.01)
+        committer = Committer(log, dead or MemoryLog(1), partitioner("id", log.partitions), interval_s=0.01)
         outcomes = await asyncio.gather(*[committer.commit(each) for each in requests])
         await committer.close()
         return list(outcomes)
@@ -72,6 +74,53 @@ def test_a_commit_is_bounded_and_nothing_waits_for_ever() -> None:
     assert [outcome.accepted for outcome in outcomes] == [10_000] * 7
     assert log.appends == 3
     assert sum(at.events for at in log.positions().values()) == 70_000
+
+
+def test_a_commit_is_bounded_in_bytes_too_and_a_larger_request_is_written_alone() -> None:
+    log = MemoryLog(2)
+    requests = [request([f"{n}-{each}" for each in range(10)]) for n in range(7)]
+    for each, size in zip(requests, (3, 3, 3, 16, 1, 1, 1), strict=True):
+        each.size_bytes = size * 1_000_000
+    assert [outcome.accepted for outcome in commit(log, requests)] == [10] * 7
+    #  3 + 3 | 3 | 16 | 1 + 1 + 1
+    assert log.appends == 4
+
+
+def test_an_event_that_no_frame_has_room_for_is_refused_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame, "MAX_FRAME_BYTES", 10_000)
+    rng = np.random.default_rng(7)
+    huge = Event("view", "huge", values={rng.bytes(60).hex(): 1.0 for _ in range(300)})
+    log, dead = FussyLog(1), MemoryLog(1)
+    both = request(["a", "b"])
+    both.events.insert(1, huge)
+    both.indexes, both.times = [4, 5, 6], [0, 0, 0]
+    first, outcome = commit(log, [request(["other"]), both], dead=dead)
+    assert log.ids() == {"other", "a"}, "FussyLog takes every other frame"
+    assert first.accepted == outcome.accepted == 1
+    refused = {refusal.index: refusal for refusal in outcome.refusals}
+    assert list(refused) == [5, 6], "in the order of the request"
+    assert (refused[5].code, refused[5].retryable, refused[5].id) == ("too_large", False, "huge")
+    assert "at most 10,000 are allowed" in refused[5].detail
+    assert (refused[6].code, refused[6].retryable, refused[6].id) == ("not_durable", True, "b")
+    (letter,) = msgspec.msgpack.decode(next(dead.read(0, 0, 1)).payload, type=list[DeadLetter])
+    assert (letter.reason, letter.raw[:29]) == ("too_large", b'{"event":"view","id":"huge","')
+
+
+def test_of_equal_events_under_a_key_all_or_none_are_to_be_sent_again() -> None:
+    # Only their number tells them apart, and whoever sends one of them again counts anew.
+    equal = request([str(n) for n in range(20)])
+    equal.twins = [list(range(10)), [10, 11]]
+    log = FussyLog(2)
+    (outcome,) = commit(log, [equal])
+    durable = {int(each) for each in log.ids()}
+    assert 0 < len(durable & set(range(10))) < 10
+    lost = {refusal.index for refusal in outcome.refusals}
+    assert lost >= set(range(10))
+    assert lost & {10, 11} in (set(), {10, 11})
+    assert lost >= set(range(20)) - durable
+    assert lost & set(range(12, 20)) == set(range(12, 20)) - durable
+    assert outcome.accepted == 20 - len(lost)
+    assert {refusal.id for refusal in outcome.refusals} == {str(index) for index in lost}
 
 
 def test_the_offsets_are_those_of_the_commit() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tallymark.events import validation
 from tallymark.events.bodies import BadBody, Delivery, TooManyEvents
 from tallymark.events.clocks import Clocks
+from tallymark.events.names import Names
 from tallymark.events.refusals import CODES, Refused, check
 from tallymark.events.validation import Accepted, validate
 
@@ -217,11 +218,58 @@ def test_resent_is_told_in_our_clock() -> None:
     assert accepted.events[0].resent == NOW - 3_600_000 + 60_000
 
 
-def test_ids_from_the_key_count_the_refused_too() -> None:
-    accepted = judge([{"event": ""}, {"event": "view"}], idempotency_key="k")
-    assert [event.id for event in accepted.events] == ["k/1"]
-    assert accepted.random_ids is False
-    assert judge({"event": "view"}).random_ids is True
+def made(*events: dict[str, Any], key: str = "k", **delivery: Any) -> list[str | None]:
+    return [event.id for event in judge(list(events), idempotency_key=key, **delivery).events]
+
+
+A, B = {"event": "sale", "value": 30}, {"event": "sale", "value": 20, "props": {"x": 1, "y": 2}}
+
+
+def test_ids_from_a_key_depend_on_the_event_and_not_on_its_place() -> None:
+    a, b = made(A, B)
+    assert a != b
+    assert made(B, A) == [b, a]
+    assert made(B) == [b]
+    assert made({"event": ""}, B) == [b], "in bulk and one by one"
+    assert made({"props": {"y": 2, "x": 1}, "value": 20.0, "event": "sale"}) == [b]
+    assert made(A, B, key="other") != [a, b]
+    assert made({**A, "id": "own"}, A) == ["own", a]
+    assert judge([A, B], idempotency_key="k").random_ids is False
+    assert judge(A).random_ids is True
+
+
+def test_what_each_attempt_renews_does_not_change_an_id() -> None:
+    retry = {**A, "sent_at": NOW + 9_000, "resent": NOW}
+    assert made(retry) == made(A)
+    later = Delivery(json.dumps(A).encode(), NOW + 60_000, idempotency_key="k")
+    assert validate(later, CLOCKS, max_events=1).events[0].id == made(A)[0]
+
+
+def test_equal_events_are_told_apart_by_their_number_and_known_as_twins() -> None:
+    accepted = judge([A, B, A, {**A, "id": "own"}, A], idempotency_key="k")
+    ids = [event.id for event in accepted.events]
+    assert len(set(ids)) == 5
+    assert made(A, A, A) == [ids[0], ids[2], ids[4]]
+    assert accepted.twins == [[0, 2, 4]]
+    assert judge([A, A]).twins == []
+
+
+def test_names_beyond_the_limit_are_refused_in_order_and_the_others_taken() -> None:
+    names = Names(2)
+    events = [{"event": name, "id": "1"} for name in ("a", "b", "c", "a", "d")]
+    accepted = validate(Delivery(json.dumps(events).encode(), NOW), CLOCKS, max_events=10, names=names)
+    assert [event.event for event in accepted.events] == ["a", "b", "a"]
+    assert codes(accepted) == [(2, "too_many_names"), (4, "too_many_names")]
+    assert "max_event_names = 2" in accepted.refusals[0].detail
+    assert json.loads(accepted.refusals[0].raw) == events[2]
+
+
+def test_the_name_of_a_refused_event_takes_no_room() -> None:
+    names = Names(1)
+    for bad in ({"event": "a", "time": 1}, {"event": "b", "id": ""}, {"event": "c", "props": 7}):
+        body = json.dumps([bad]).encode()
+        assert len(validate(Delivery(body, NOW), CLOCKS, max_events=10, names=names).refusals) == 1
+    assert len(names) == 0
 
 
 def test_too_many_events_are_counted_also_when_one_is_bad() -> None:
