@@ -53,7 +53,9 @@ class TableUnusable(Exception):
 class ClaimTable:
     """Use `open` or `create`. Times are append times in ms; -1 means not seen."""
 
-    def __init__(self, path: Path, header: npt.NDArray[np.void], slots: npt.NDArray[np.void], inode: int) -> None:
+    def __init__(
+        self, path: Path | None, header: npt.NDArray[np.void], slots: npt.NDArray[np.void], inode: int
+    ) -> None:
         self._path = path
         self._header = header
         self._inode = inode
@@ -69,12 +71,12 @@ class ClaimTable:
             table = cls._map(path, inode)
             table._verify_sum()
             _remember(path, table)
-        table._check(identity, horizon_ms)
+        table.check(identity, horizon_ms)
         return table
 
     @classmethod
-    def create(cls, path: Path, *, identity: str, horizon_ms: int, through: int) -> "ClaimTable":
-        """An empty table that covers nothing before `through`, in place of what is there."""
+    def create(cls, path: Path | None, *, identity: str, horizon_ms: int, through: int) -> "ClaimTable":
+        """An empty table that covers nothing before `through`, in place of what is there; without a path, private."""
         return cls._make(path, SMALLEST_BITS, identity=identity, horizon_ms=horizon_ms, through=through)
 
     @property
@@ -108,6 +110,12 @@ class ClaimTable:
             on = ~hit & (there != 0)
             index, slot = index[on], (slot[on] + 1) & int(self._mask)
         return found
+
+    def ids(self) -> tuple[Heads, Tails, npt.NDArray[np.int64]]:
+        """All that the table holds: heads, tails and times."""
+        filled = np.flatnonzero(self._high)
+        times = self._time[filled].astype(np.int64) + int(self._header["base_ms"][0])
+        return self._high[filled], self._low[filled], times
 
     def merge(self, high: Heads, low: Tails, append_ms: npt.NDArray[np.int64]) -> None:
         """Record distinct ids with their times; the later one stays. The table is not usable until `finish`."""
@@ -182,7 +190,8 @@ class ClaimTable:
         """A checksum of all header fields before it."""
         return crc32(self._header.tobytes()[: -HEADER["check"].itemsize])
 
-    def _check(self, identity: str, horizon_ms: int) -> None:
+    def check(self, identity: str, horizon_ms: int) -> None:
+        """Raises TableUnusable if the table is not whole, or not of this boot, this log and this horizon."""
         header = self._header[0]
         if int(header["check"]) != self._header_check():
             raise TableUnusable(f"{self._path}: the header does not add up")
@@ -208,7 +217,7 @@ class ClaimTable:
     @classmethod
     def _make(
         cls,
-        path: Path,
+        path: Path | None,
         bits: int,
         *,
         identity: str,
@@ -218,10 +227,9 @@ class ClaimTable:
         ids: tuple[Heads, Tails, npt.NDArray[np.int64]] | None = None,
         merging: bool = False,
     ) -> "ClaimTable":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
         size = HEADER_BYTES + (SLOT.itemsize << bits)
-        buffer = _allocate(draft, size)
+        draft = None if path is None else path.with_name(f"{path.name}.{os.getpid()}")
+        buffer = mmap.mmap(-1, size) if draft is None else _allocate(draft, size)
         table = cls(
             path, np.frombuffer(buffer, HEADER, 1), np.frombuffer(buffer, SLOT, 1 << bits, HEADER_BYTES), IN_MEMORY
         )
@@ -234,6 +242,8 @@ class ClaimTable:
             header["merging"], header["through"] = 1, through
         else:
             table.finish(through)
+        if path is None or draft is None:
+            return table
         if draft.exists():
             draft.replace(path)
             table._inode = path.stat().st_ino
@@ -256,6 +266,7 @@ def _sum(high: Heads, low: Tails, time: Ticks) -> int:
 
 def _allocate(path: Path, size: int) -> mmap.mmap:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w+b") as file:
             os.posix_fallocate(file.fileno(), 0, size)
             return mmap.mmap(file.fileno(), size)

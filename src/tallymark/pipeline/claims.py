@@ -10,22 +10,23 @@ changes nothing; anything else that does not fit is caught up or rebuilt from th
 and lost files all give the same answer.
 """
 
-import fcntl
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
-from zlib import crc32
+from types import TracebackType
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tallymark.pipeline import side_file
+from tallymark.pipeline.claim_lock import ClaimLock
 from tallymark.pipeline.claim_table import ClaimTable, Heads, TableUnusable, Tails
+from tallymark.pipeline.ids import Ids as Ids
+from tallymark.pipeline.ids import Times as Times
+from tallymark.pipeline.ids import no_ids
 
 logger = logging.getLogger("tallymark.pipeline")
-
-Times = npt.NDArray[np.int64]
 
 # Beyond the horizon: clock ticks of append times that a rebuild must not cut off.
 MARGIN_MS = 1_000
@@ -34,12 +35,8 @@ MARGIN_MS = 1_000
 CLOCKS_MS = 10_000
 
 
-class Ids(NamedTuple):
-    """Ids of consecutive events in log order: 96 bits of hash and the append time of each."""
-
-    high: Heads
-    low: Tails
-    append_ms: Times
+# Table file -> what this process rebuilt in memory while another one kept the lock: until it has the lock again.
+_private: dict[str, ClaimTable] = {}
 
 
 class History(Protocol):
@@ -65,56 +62,107 @@ class History(Protocol):
         ...
 
     def ids(self, start: int, end: int) -> Iterator[Ids]:
-        """The ids of accepted events in [start, end), in chunks."""
+        """The ids of accepted events in [start, end), in chunks; buried records claim nothing."""
+        ...
+
+    def is_whole(self, start: int, end: int) -> bool:
+        """Whether no record in [start, end) was buried."""
         ...
 
 
 class Claims:
-    """`with Claims(...) as claims:` then `claims.duplicates(ids)` for the events of the stretch [start, end)."""
+    """`with Claims(...) as claims:` then `claims.duplicates(ids)` for the events of the stretch [start, end).
+
+    The stretch's own ids are published when the block ends well. One that raises has counted nothing, so it must not
+    claim anything either: else the retry of an event of a record that is then buried would be a duplicate of nothing.
+    """
 
     def __init__(
-        self, folder: Path, partition: int, *, start: int, end: int, horizon_ms: int, history: History
+        self,
+        folder: Path,
+        partition: int,
+        *,
+        start: int,
+        end: int,
+        horizon_ms: int,
+        history: History,
+        lock: ClaimLock | None = None,
     ) -> None:
+        self._folder, self._partition = folder, partition
         self._table_file = folder / f"{partition}.claims"
         self._side_file = folder / f"{partition}.side"
-        self._lock_file = folder / f"{partition}.lock"
         self._start, self._end = start, end
         self._horizon_ms = horizon_ms
         self._history = history
         self._memory_ms = horizon_ms + MARGIN_MS + history.slack_ms
-        self._lock: int | None = None
+        self._lock = lock or ClaimLock(folder / f"{partition}.lock")
+        self._has_lock = False
+        self._asked = False
+        self._own: Ids = no_ids()
+        self._own_table: ClaimTable | None = None
 
     def __enter__(self) -> "Claims":
-        self._lock_file.parent.mkdir(parents=True, exist_ok=True)
-        # A zombie of an older attempt may still run on this partition: one at a time.
-        self._lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o644)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._has_lock = self._lock.acquire(f"which counts records {self._start} to {self._end}")
         try:
+            if self._has_lock:
+                _private.pop(str(self._table_file), None)
+                self._sweep()
+            else:
+                logger.warning(
+                    "the claims of partition %d are locked by %s, which does not go on; records %d to %d are counted"
+                    " with claims read from the log instead. End that process if it is stopped: until then each batch"
+                    " costs more memory and time",
+                    self._partition,
+                    self._lock.holder,
+                    self._start,
+                    self._end,
+                )
             self._table = self._ready_table()
         except BaseException:
-            self.__exit__()
+            self._lock.release()
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and self._asked and self._has_lock:
+                own = self._own if self._own_table is None else Ids(*self._own_table.ids())
+                side_file.write(self._side_file, self._history.identity, self._start, self._end, own)
+        finally:
+            self._lock.release()
 
     def duplicates(self, ids: Ids) -> npt.NDArray[np.bool_]:
-        """True where an event of the whole stretch is a duplicate; the stretch's own ids go to the side file."""
-        if not len(ids.high):
-            _write_side(self._side_file, self._history.identity, self._start, self._end, ids)
-            return np.zeros(0, np.bool_)
+        """True where an event is a duplicate. A stretch may be asked for in slices, which follow each other."""
         previous = _previous_in_stretch(ids)
         leads = np.flatnonzero(previous < 0)
-        seen_ms = self._table.find(ids.high[leads], ids.low[leads])
+        seen_ms = self._seen_ms(ids.high[leads], ids.low[leads])
         latest_ms = _latest_ms(previous, ids.append_ms, leads=leads, seen_ms=seen_ms)
         before_ms = np.where(previous >= 0, latest_ms[previous], -1)
         before_ms[leads] = seen_ms
-        own = _last_copies(previous, Ids(ids.high, ids.low, latest_ms))
-        _write_side(self._side_file, self._history.identity, self._start, self._end, own)
+        self._claim(_last_copies(previous, Ids(ids.high, ids.low, latest_ms)))
         return (before_ms >= 0) & (ids.append_ms - before_ms <= self._horizon_ms)
+
+    def _seen_ms(self, high: Heads, low: Tails) -> Times:
+        """When each of these ids was last appended, before this slice; -1 where it was not seen."""
+        seen_ms = self._table.find(high, low)
+        if not self._asked:
+            return seen_ms
+        if self._own_table is None:
+            nothing = ClaimTable.create(
+                None, identity=self._history.identity, horizon_ms=self._horizon_ms, through=self._start
+            )
+            self._own_table = self._merge(nothing, self._own)
+        return np.maximum(seen_ms, self._own_table.find(high, low))
+
+    def _claim(self, own: Ids) -> None:
+        """Each id once. Of a stretch in one slice, as nearly all are, nothing is looked up again: no table is made."""
+        if self._own_table is None:
+            self._own = own
+        else:
+            self._own_table = self._merge(self._own_table, own)
+        self._asked = True
 
     def reach_back_to(self, since_ms: Times, append_ms: int) -> npt.NDArray[np.bool_]:
         """For what is appended now: whether a copy sent at these times or later would still be known."""
@@ -124,23 +172,50 @@ class Claims:
         """A table that covers exactly the prefix before the stretch."""
         identity = self._history.identity
         try:
-            table = ClaimTable.open(self._table_file, identity=identity, horizon_ms=self._horizon_ms)
+            table = self._known_table()
         except (FileNotFoundError, TableUnusable):
             table = None
-        if table is not None and table.through < self._start:
-            side = _read_side(self._side_file, identity)
-            if side is not None and side[0] == table.through and side[1] <= self._start:
+        if self._has_lock and table is not None and table.through < self._start:
+            side = side_file.read(self._side_file, identity)
+            # A record may have been counted well and buried all the same, by a task that died on its way back or
+            # that was tried with other meters: then the side file claims what nobody counted.
+            if (
+                side is not None
+                and side[0] == table.through
+                and side[1] <= self._start
+                and self._history.is_whole(*side[:2])
+            ):
                 table = self._merge(table, side[2])  # each id is in there once
                 table.finish(side[1])
         stale_from = self._window_start()
         if table is None or table.through > self._start or table.through < stale_from:
             self._say_what_is_gone(stale_from)
             table = ClaimTable.create(
-                self._table_file, identity=identity, horizon_ms=self._horizon_ms, through=stale_from
+                self._table_file if self._has_lock else None,
+                identity=identity,
+                horizon_ms=self._horizon_ms,
+                through=stale_from,
             )
         if table.through < self._start:
             table = self._catch_up(table)
+        if not self._has_lock:
+            _private[str(self._table_file)] = table
         return table
+
+    def _known_table(self) -> ClaimTable | None:
+        identity, horizon_ms = self._history.identity, self._horizon_ms
+        if self._has_lock:
+            return ClaimTable.open(self._table_file, identity=identity, horizon_ms=horizon_ms)
+        table = _private.get(str(self._table_file))
+        if table is not None:
+            table.check(identity, horizon_ms)
+        return table
+
+    def _sweep(self) -> None:
+        """Remove drafts: whoever makes one has the lock, so they are of processes that were killed meanwhile."""
+        for kind in (self._table_file, self._side_file):
+            for draft in self._folder.glob(f"{kind.name}.*"):
+                draft.unlink(missing_ok=True)
 
     def _window_start(self) -> int:
         """The first offset whose ids can still make something in the stretch a duplicate."""
@@ -234,45 +309,3 @@ def _last_of_each(ids: Ids) -> Ids:
     return _last_copies(
         previous, Ids(ids.high, ids.low, _latest_ms(previous, ids.append_ms, leads=nothing, seen_ms=nothing))
     )
-
-
-_SIDE_MAGIC = b"TMSIDE1\0"
-
-
-def _write_side(path: Path, identity: str, start: int, end: int, ids: Ids) -> None:
-    body = b"".join(
-        (
-            np.array([start, end, len(ids.high)], np.int64).tobytes(),
-            identity.encode().ljust(64, b"\0"),
-            ids.high.tobytes(),
-            ids.low.tobytes(),
-            ids.append_ms.astype(np.int64, copy=False).tobytes(),
-        )
-    )
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    # A side file that cannot be written costs a catch-up from the log, not a count.
-    try:
-        draft.write_bytes(_SIDE_MAGIC + crc32(body).to_bytes(8, "little") + body)
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-
-
-def _read_side(path: Path, identity: str) -> tuple[int, int, Ids] | None:
-    """(start, end, ids) of the last stretch, or None if it is missing, damaged or of another log."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    if content[:8] != _SIDE_MAGIC or len(content) < 16 + 24 + 64:
-        return None
-    body = memoryview(content)[16:]
-    if crc32(body) != int.from_bytes(content[8:16], "little"):
-        return None
-    start, end, count = (int(number) for number in np.frombuffer(body[:24], np.int64))
-    if bytes(body[24:88]).rstrip(b"\0").decode(errors="replace") != identity or len(body) != 88 + count * 20:
-        return None
-    high = np.frombuffer(body, np.uint64, count, 88)
-    low = np.frombuffer(body, np.uint32, count, 88 + count * 8)
-    append_ms = np.frombuffer(body, np.int64, count, 88 + count * 12)
-    return start, end, Ids(high, low, append_ms)

@@ -54,6 +54,9 @@ class LogHistory:
         if waiting:
             yield _joined(waiting)
 
+    def is_whole(self, start: int, end: int) -> bool:
+        return not any(start <= offset < end for offset in self._skip)
+
     def _records(self, start: int, end: int) -> Iterator[Record]:
         for buried in [*(offset for offset in self._skip if start <= offset < end), end]:
             yield from self._readable(start, buried)

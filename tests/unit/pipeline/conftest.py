@@ -34,6 +34,9 @@ class RecordedHistory:
     def ids(self, start: int, end: int) -> Iterator[Ids]:
         yield from ids_of(self.records[start:end])
 
+    def is_whole(self, start: int, end: int) -> bool:
+        return True
+
 
 class Path:
     """Every inner list is a frame; `cuts` says after how many frames each stretch ends."""

@@ -1,5 +1,8 @@
 """The deduplication law, against the real claim table and side files."""
 
+import fcntl
+import logging
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallymark.pipeline import claim_table
+from tallymark.pipeline import claim_lock, claim_table, claims
+from tallymark.pipeline.claim_lock import ClaimLock
 from tallymark.pipeline.claim_table import ClaimTable
 from tallymark.pipeline.claims import Claims, Ids
+from tallymark.testing import ManualClock
 
 HORIZON_MS = 10_000
 START_MS = 1_763_208_000_000
@@ -39,6 +44,9 @@ class ListedLog:
         for middle in range(start, end, 7):
             yield self.chunk(middle, min(middle + 7, end))
 
+    def is_whole(self, start: int, end: int) -> bool:
+        return True
+
     def chunk(self, start: int, end: int) -> Ids:
         part = self.records[start:end]
         # Ids 0 and 1 share their first 64 bits: only the other 32 tell them apart.
@@ -57,9 +65,22 @@ def law(records: list[tuple[int, int]], horizon_ms: int = HORIZON_MS) -> list[bo
     return duplicates
 
 
-def run(folder: Path, log: ListedLog, start: int, end: int, horizon_ms: int = HORIZON_MS) -> list[bool]:
-    with Claims(folder, 0, start=start, end=end, horizon_ms=horizon_ms, history=log) as claims:
-        return [bool(flag) for flag in claims.duplicates(log.chunk(start, end))]
+def run(
+    folder: Path,
+    log: ListedLog,
+    start: int,
+    end: int,
+    horizon_ms: int = HORIZON_MS,
+    *,
+    cuts: tuple[int, ...] = (),
+    lock: ClaimLock | None = None,
+) -> list[bool]:
+    """The answers for a stretch, asked for in slices that end at `cuts`."""
+    answers: list[bool] = []
+    with Claims(folder, 0, start=start, end=end, horizon_ms=horizon_ms, history=log, lock=lock) as claims:
+        for first, last in zip([start, *cuts], [*cuts, end], strict=True):
+            answers += [bool(flag) for flag in claims.duplicates(log.chunk(first, last))]
+    return answers
 
 
 def a_log(rng: random.Random) -> ListedLog:
@@ -83,8 +104,13 @@ def test_any_history_of_cuts_crashes_zombies_and_lost_files_obeys_the_law(tmp_pa
         while (applied := len(answers)) < len(log.records):
             host = rng.choice(hosts)
             end = min(len(log.records), applied + rng.randrange(25))
-            answer = run(host, log, applied, end)
+            cuts = tuple(sorted(rng.randint(applied, end) for _ in range(rng.choice([0, 0, 1, 3]))))
+            answer = run(host, log, applied, end, cuts=cuts)
             fate = rng.random()
+            if fate > 0.95:
+                # A store put back to an older copy: it is counted again from further back than the last range.
+                answers = answers[: rng.randint(0, applied)]
+                continue
             if fate < 0.25:
                 continue  # a crash before the sink: the range will be cut differently
             if fate < 0.35:
@@ -212,3 +238,152 @@ def test_find_tells_ids_apart_by_all_96_bits(tmp_path):
         -1,
         START_MS + 6,
     ]
+
+
+def test_a_table_beyond_the_start_is_not_trusted(tmp_path):
+    """A store that was put back to an older copy begins before what the table covers."""
+    log = ListedLog([(n // 10, n) for n in range(2, 60)])
+    for start in (0, 10, 20):
+        run(tmp_path, log, start, start + 10)
+    assert run(tmp_path, log, 5, 25) == [False] * 20
+
+
+@pytest.mark.parametrize(
+    ("field", "bit"), [("high", 1 << 40), ("high", 1 << 3), ("low", 1), ("time", 1 << 20)], ids=str
+)
+def test_one_flipped_bit_in_the_table_is_found_by_the_next_process(tmp_path, field, bit):
+    log = ListedLog([(n // 10, n % 20) for n in range(40)])
+    run(tmp_path, log, 0, 20)
+    run(tmp_path, log, 20, 20)  # merges the twenty ids
+    claim_table._opened.clear()
+    content = bytearray((tmp_path / "0.claims").read_bytes())
+    slots = np.frombuffer(content, claim_table.SLOT, offset=claim_table.HEADER_BYTES)
+    filled = np.flatnonzero(slots["high"])
+    assert len(filled) == 20
+    slots[field][filled[7]] ^= bit
+    (tmp_path / "0.claims").write_bytes(content)
+    log.read.clear()
+    assert run(tmp_path, log, 20, 40) == [True] * 20
+    assert log.read == [(0, 20)]  # rebuilt
+
+
+def test_a_merge_that_failed_is_not_trusted_by_the_same_process(tmp_path, monkeypatch):
+    """Its header and its sum are as before, and nobody sums up a table that is open: only the flag tells."""
+    log = ListedLog([(n // 10, n) for n in range(2, 42)])
+    run(tmp_path, log, 0, 10)
+    run(tmp_path, log, 10, 20)
+    insert = ClaimTable._insert
+
+    def is_short_of_memory_half_way(table, high, low, time):
+        before = table._header.copy()
+        insert(table, high[: len(high) // 2], low[: len(high) // 2], time[: len(high) // 2])
+        table._header["used"], table._header["sum"] = before["used"], before["sum"]  # written last, so not yet
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ClaimTable, "_insert", is_short_of_memory_half_way)
+        with pytest.raises(MemoryError):
+            run(tmp_path, log, 20, 30)
+    # The store is put back to an older copy before the range is tried again.
+    assert run(tmp_path, log, 10, 30) == [False] * 20
+
+
+def test_a_stretch_that_raises_claims_nothing(tmp_path):
+    log = ListedLog([(n, n) for n in range(2, 30)])
+    run(tmp_path, log, 0, 5)
+    before = (tmp_path / "0.side").read_bytes()
+
+    def fails() -> None:
+        with Claims(tmp_path, 0, start=5, end=9, horizon_ms=HORIZON_MS, history=log) as table:
+            table.duplicates(log.chunk(5, 9))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert (tmp_path / "0.side").read_bytes() == before
+
+
+def test_a_side_file_of_a_range_with_a_buried_record_is_not_merged(tmp_path):
+    log = ListedLog([(0, 5), (0, 6), (1, 5), (1, 6)])
+    run(tmp_path, log, 0, 2)  # counted well, and yet record 1 was buried afterwards
+    log.is_whole = lambda start, end: not start <= 1 < end
+    log.ids = lambda start, end: iter([log.chunk(start, 1)])
+    assert run(tmp_path, log, 2, 4) == [True, False]
+
+
+def test_drafts_of_killed_processes_are_removed(tmp_path):
+    log = ListedLog([(n, n) for n in range(2, 20)])
+    run(tmp_path, log, 0, 5)
+    for orphan in ("0.claims.4711", "0.side.4712"):
+        (tmp_path / orphan).write_bytes(b"half")
+    (tmp_path / "10.claims.4711").write_bytes(b"of another partition")
+    assert run(tmp_path, log, 5, 9) == [False] * 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.claims", "0.lock", "0.side", "10.claims.4711"]
+
+
+class Held:
+    """A lock that another process has and keeps, as one that was stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file = os.open(folder / "0.lock", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+        os.write(self.file, b"process 4711, which counts records 0 to 9")
+
+    def release(self) -> None:
+        os.close(self.file)
+
+
+def waiting(folder: Path, clock: ManualClock, slept: list[float]) -> ClaimLock:
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.advance(seconds)
+
+    return ClaimLock(folder / "0.lock", clock=clock.now, sleep=sleep)
+
+
+def test_behind_a_stopped_process_a_partition_goes_on_with_claims_of_its_own(tmp_path, caplog):
+    log = ListedLog([(n // 4, n % 6) for n in range(60)])
+    expected = law(log.records)
+    answers = run(tmp_path, log, 0, 10)
+    files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != "0.lock"}
+    stopped = Held(tmp_path)
+    clock, slept = ManualClock(), []
+    with caplog.at_level(logging.WARNING):
+        answers += run(tmp_path, log, 10, 20, lock=waiting(tmp_path, clock, slept))
+    assert sum(slept) >= claim_lock.PATIENCE_S
+    assert "locked by process 4711, which counts records 0 to 9" in caplog.text
+    # For the same holder nobody waits again, and only what is new is read from the log.
+    slept.clear()
+    log.read.clear()
+    answers += run(tmp_path, log, 20, 30, lock=waiting(tmp_path, clock, slept))
+    assert (slept, log.read) == ([], [(10, 20)])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != "0.lock"} == files
+    stopped.release()
+    answers += run(tmp_path, log, 30, 45) + run(tmp_path, log, 45, 60)
+    assert answers == expected
+    assert claims._private == {}
+
+
+def test_another_holder_is_waited_for_again(tmp_path):
+    clock, slept = ManualClock(), []
+    log = ListedLog([(n, n) for n in range(2, 20)])
+    first = Held(tmp_path)
+    run(tmp_path, log, 0, 5, lock=waiting(tmp_path, clock, []))
+    first.release()
+    second = Held(tmp_path)
+    os.pwrite(second.file, b"process 4712", 0)
+    lock = waiting(tmp_path, clock, slept)
+    lock._sleep = lambda seconds: (slept.append(seconds), second.release())
+    assert run(tmp_path, log, 5, 9, lock=lock) == [False] * 4
+    assert len(slept) == 1
+    assert str(os.getpid()) in (tmp_path / "0.lock").read_text()
+
+
+def test_a_private_table_is_not_used_for_a_start_further_back(tmp_path):
+    log = ListedLog([(n // 10, n) for n in range(2, 60)])
+    stopped = Held(tmp_path)
+    clock = ManualClock()
+    for start, end in ((20, 30), (30, 40), (5, 25)):
+        assert run(tmp_path, log, start, end, lock=waiting(tmp_path, clock, [])) == [False] * (end - start)
+    stopped.release()
