@@ -45,7 +45,7 @@ def _list(arguments: argparse.Namespace) -> int:
     columns = ("name", "event", "by", "compute", "version", "state")
     rows = [
         [meter["name"], _words(meter.get("event")), _words(meter.get("by")), _words(meter.get("compute")),
-         meter.get("version"), f"broken: {meter['broken']}" if meter.get("broken") else "counting"]
+         meter.get("version"), _state(meter)]
         for meter in meters
     ]  # fmt: skip
     print_table(columns, rows)
@@ -154,10 +154,24 @@ def _delete(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _resume(arguments: argparse.Namespace) -> int:
+    answer = ask(connect(arguments), "POST", f"{_path(arguments.name)}/resume")
+    if arguments.output == "json":
+        print_json(answer)
+    else:
+        print(answer.get("note") or f"{arguments.name} counts again")
+    return 0
+
+
 def _later(arguments: argparse.Namespace) -> int:
     raise CommandFailed(
         "not in this version: backfill and recount come with the archive; a meter counts from when it was added"
     )
+
+
+def _state(meter: dict[str, Any]) -> str:
+    missed = f", missed {meter['missed']:,} events" if meter.get("missed") else ""
+    return (f"broken: {meter['broken']}" if meter.get("broken") else "counting") + missed
 
 
 def _words(value: Any) -> str:
@@ -203,6 +217,7 @@ COMMANDS = {
             "plan": _sub("plan", "what would applying a file change?", "plan meters.yaml", _with_file, _plan),
             "apply": _sub("apply", "make the meters as in a file", "apply meters.yaml", _with_file, _apply),
             "delete": _sub("delete", "stop counting a meter", "delete views", _with_name, _delete),
+            "resume": _sub("resume", "let a broken meter count again", "resume views", _with_name, _resume),
             "backfill": _sub("backfill", "(later) count the past too", "backfill views", _with_name, _later),
             "recount": _sub("recount", "(later) count again from the archive", "recount views", _with_name, _later),
         },

@@ -33,15 +33,36 @@ class Counted:
     dead: tuple[DeadLetter, ...]
     """also those set aside, whose reason is MAYBE_DUPLICATE"""
     broken: dict[int, str]
+    missed: dict[int, int]
+    """of each meter that is broken, or broke here: the fresh events with a name that it counts"""
 
 
-def count(records: Iterable[Record], *, claims: Claims, meters: Sequence[RegisteredMeter]) -> Counted:
-    """Decode, find duplicates, expand the meters, aggregate in place."""
+class MeterFailed(Exception):
+    """Counting for one meter failed; nobody knows yet whether it is the meter that is to blame."""
+
+
+def count(
+    records: Iterable[Record],
+    *,
+    claims: Claims,
+    meters: Sequence[RegisteredMeter],
+    broken: Sequence[RegisteredMeter] = (),
+    blame: bool = True,
+) -> Counted:
+    """Decode, find duplicates, expand the meters, aggregate in place.
+
+    Of the meters that are `broken` only what they miss is counted. Without `blame`, one more that fails raises
+    MeterFailed, so that the range is tried again before a meter is stopped.
+    """
     events = decode(records, needs=needs(meters))
     duplicate = claims.duplicates(events.ids)
     unsure = maybe_duplicates(events, duplicate, claims)
     fresh = only_fresh(events, duplicate if unsure is None else duplicate | unsure)
-    parts, broken, unmatched = expand(fresh, meters)
+    parts, failed, unmatched = expand(fresh, meters, blame=blame)
+    missed = {
+        each.meter_id: missed_by(each, fresh.table)
+        for each in (*broken, *(each for each in meters if each.meter_id in failed))
+    }
     ledger = Ledger(
         accepted=events.accepted,
         counted=fresh.table.height - unmatched,
@@ -52,7 +73,7 @@ def count(records: Iterable[Record], *, claims: Claims, meters: Sequence[Registe
         late=int((fresh.table["time"] < fresh.table["received"] - LATE_MS).sum()),
     )
     dead = events.dead if unsure is None else (*events.dead, *letters(events, unsure))
-    return Counted(deltas.merge(parts), ledger, receipts(fresh.table["received"]), dead, broken)
+    return Counted(deltas.merge(parts), ledger, receipts(fresh.table["received"]), dead, failed, missed)
 
 
 def only_fresh(events: Decoded, other: np.ndarray) -> Decoded:
@@ -71,10 +92,19 @@ def receipts(received: pl.Series) -> dict[int, int]:
     return dict(zip(moments.tolist(), counts.tolist(), strict=True))
 
 
-def expand(events: Decoded, meters: Sequence[RegisteredMeter]) -> tuple[list[pl.DataFrame], dict[int, str], int]:
+def missed_by(registered: RegisteredMeter, fresh: pl.DataFrame) -> int:
+    """Events that the meter would have looked at. Its `where` may be what fails, so that is not asked."""
+    names = registered.meter.events
+    return int(fresh["event"].is_in(list(names)).sum()) if names else fresh.height
+
+
+def expand(
+    events: Decoded, meters: Sequence[RegisteredMeter], *, blame: bool = True
+) -> tuple[list[pl.DataFrame], dict[int, str], int]:
     """The deltas of each meter, the meters that failed, and how many events no meter took.
 
-    A meter that fails counts nothing of the stretch and stops no other.
+    A meter that fails counts nothing of the stretch and stops no other. A machine that is short of memory, files or
+    disk fails the task instead: that is no fault of the meter, and Spark tries again.
     """
     parts: list[pl.DataFrame] = []
     broken: dict[int, str] = {}
@@ -85,7 +115,11 @@ def expand(events: Decoded, meters: Sequence[RegisteredMeter]) -> tuple[list[pl.
         try:
             matched = matching(events.table, registered)
             parts.append(measure(events, matched, registered))
+        except (MemoryError, OSError):
+            raise
         except (Exception, pl.exceptions.PanicException) as error:
+            if not blame:
+                raise MeterFailed(f"meter {registered.meter.name}: {type(error).__name__}: {error}") from error
             broken[registered.meter_id] = f"{type(error).__name__}: {error}"[:500]
             continue
         unmatched &= ~(matched.to_numpy() if matched is not None else np.True_)

@@ -107,10 +107,20 @@ def _to_blame(stretch: Stretch, counting: Counting) -> dict[int, str] | None:
             except Exception as error:
                 _rise_if_away(error)
                 broken[meter] = str(error)[-500:]
+        # A machine that was short of something for a moment would have stopped a meter: each gets a second chance.
+        return {meter: why for meter, why in broken.items() if not _counts(stretch, counting, meter)}
     except Exception as error:
         _rise_if_away(error)
         return None
-    return broken
+
+
+def _counts(stretch: Stretch, counting: Counting, meter: int) -> bool:
+    try:
+        counting.count(stretch, only=[meter])
+    except Exception as error:
+        _rise_if_away(error)
+        return False
+    return True
 
 
 def burial(stretch: Stretch, error: Exception, log: LogReader) -> StretchResult:

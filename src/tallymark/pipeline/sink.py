@@ -12,6 +12,9 @@ from tallymark.store.protocol import Sink
 BATCHES = telemetry.counter("tallymark_pipeline_batches_total", "micro-batches applied")
 EVENTS = telemetry.counter("tallymark_pipeline_events_total", "events by what became of them", ("outcome",))
 APPLY_SECONDS = telemetry.histogram("tallymark_pipeline_apply_seconds", "time of the store's transaction")
+MISSED = telemetry.counter(
+    "tallymark_pipeline_missed_total", "events that a broken meter did not look at, once for each such meter"
+)
 OUTCOMES = ("counted", "duplicate", "dead", "aside", "unmatched")
 for _outcome in OUTCOMES:
     EVENTS.labels(_outcome)
@@ -44,6 +47,7 @@ class BatchSink:
         for result in applied:
             for outcome in OUTCOMES:
                 EVENTS.labels(outcome).inc(getattr(result.ledger, outcome))
+            MISSED.inc(sum(result.missed.values()))
 
 
 def decode_results(rows: Sequence[bytes]) -> list[StretchResult]:

@@ -174,7 +174,10 @@ def planned_until(checkpoint: Path, batch_id: int) -> dict[str, int]:
 def tasks(plan: Plan, stretches: Sequence[Stretch]) -> list[Task]:
     sink, live = _sink(plan.store), _registry(plan.store).live_meters()
     if plan.only_meters is not None:
-        live = replace(live, meters=tuple(each for each in live.meters if each.meter_id in plan.only_meters))
+        chosen = tuple(each for each in live.meters if each.meter_id in plan.only_meters)
+        # Those left out miss the stretch, if its result is applied.
+        left_out = tuple(each for each in live.meters if each.meter_id not in plan.only_meters)
+        live = replace(live, meters=chosen, broken=(*live.broken, *left_out))
     bare = replace(plan, stretches=())
     return [Task(stretch, bare, live, frozenset(sink.buried(stretch.partition))) for stretch in stretches]
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import msgspec
+from pyspark import TaskContext
 
 from tallymark.pipeline.claims import Claims
 from tallymark.pipeline.count import count
@@ -30,6 +31,12 @@ def _settle() -> None:
         gc.freeze()
 
 
+def _attempt() -> int:
+    """Which attempt of Spark at this task: 0 is the first. A meter is blamed only when a second process failed too."""
+    context = TaskContext.get()
+    return 0 if context is None else context.attemptNumber()
+
+
 def count_task(task: Task) -> bytes:
     """Runs in a Python worker of Spark: the stretch's result, encoded."""
     _settle()
@@ -46,7 +53,13 @@ def count_task(task: Task) -> bytes:
         history=history,
     )
     with claims:
-        counted = count(log.read(stretch.partition, stretch.start, stretch.end), claims=claims, meters=task.live.meters)
+        counted = count(
+            log.read(stretch.partition, stretch.start, stretch.end),
+            claims=claims,
+            meters=task.live.meters,
+            broken=task.live.broken,
+            blame=_attempt() > 0,
+        )
     result = StretchResult(
         stretch=stretch,
         log_identity=log.identity,
@@ -57,5 +70,6 @@ def count_task(task: Task) -> bytes:
         received=counted.received,
         dead=counted.dead,
         broken=counted.broken,
+        missed=counted.missed,
     )
     return msgspec.msgpack.encode(open_deposits(plan.store).deposit(result))

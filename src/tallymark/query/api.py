@@ -31,6 +31,12 @@ def routes(sources: Sources, pulse: Pulse, *, is_stopping: Callable[[], bool] = 
         Route("GET", METER, "one meter", _named(lambda name: meters_api.get_meter(sources, name))),
         Route("PUT", METER, "add or change a meter", _put(sources), body="the definition, as in the file of meters"),
         Route("DELETE", METER, "stop counting a meter", _named(lambda name: meters_api.delete_meter(sources, name))),
+        Route(
+            "POST",
+            f"{METER}/resume",
+            "let a broken meter count again",
+            _named(lambda name: meters_api.resume_meter(sources, name)),
+        ),
         _asking("total", "one number of a meter", question.TOTAL, sources, question.total, questions.total),
         _asking("series", "a meter over time", question.SERIES, sources, question.series, questions.series),
         _asking("top", "the largest series of a meter", question.TOP, sources, question.top, questions.top),

@@ -20,7 +20,8 @@ class Freshness:
     final_through_ms: int | None
     """no event older than this is still accepted, and all that were are counted"""
     loss: int | None
-    """events that the ledger cannot account for; None once records are gone that nobody has read"""
+    """events that the ledger cannot account for, and in an answer those that its meter missed while it was broken;
+    None once records are gone that nobody has read"""
     applied: Mapping[int, int]
     """partition -> the next offset to apply, at that moment"""
 

@@ -29,7 +29,12 @@ def list_meters(sources: Sources) -> dict[str, Any]:
 
 
 def get_meter(sources: Sources, name: str) -> dict[str, Any]:
-    return spoken(known_meter(sources.store, name))
+    found = known_meter(sources.store, name)
+    gaps = [
+        {"partition": gap.partition, "start": gap.start, "end": gap.end, "missed": gap.missed}
+        for gap in sources.store.gaps(found.meter_id)
+    ]
+    return {**spoken(found), "gaps": gaps}
 
 
 def put_meter(sources: Sources, name: str, body: bytes) -> tuple[int, dict[str, Any]]:
@@ -52,6 +57,12 @@ def delete_meter(sources: Sources, name: str) -> dict[str, Any]:
     return {"deleted": name, "version": gone.version, "note": f"{name} stops counting with the next batch"}
 
 
+def resume_meter(sources: Sources, name: str) -> dict[str, Any]:
+    before = known_meter(sources.store, name)
+    after = sources.store.resume_meter(name)
+    return {**spoken(after), "note": _resumed(before, after)}
+
+
 def spoken(registered: RegisteredMeter) -> dict[str, Any]:
     """The definition as users write it, with its version and state."""
     return {
@@ -61,6 +72,7 @@ def spoken(registered: RegisteredMeter) -> dict[str, Any]:
         "created": spoken_ms(registered.created_ms) if registered.created_ms else None,
         "built_in": registered.built_in,
         "broken": registered.broken,
+        "missed": registered.missed,
     }
 
 
@@ -90,6 +102,16 @@ def _note(before: RegisteredMeter | None, after: RegisteredMeter) -> str:
     return (
         f"version {after.version} counts from now on, and answers are of it alone; "
         f"counting the past again (`meters recount {name}`) comes with the archive"
+    )
+
+
+def _resumed(before: RegisteredMeter, after: RegisteredMeter) -> str:
+    name = after.meter.name
+    if before.broken is None:
+        return f"{name} is not broken; nothing changed"
+    return (
+        f"{name} counts again from the next batch on; the {after.missed:,} events that it missed stay on record as its"
+        " gaps, until the archive can fill them"
     )
 
 

@@ -1,6 +1,7 @@
 """The answers: total, series and top, each from one snapshot of the store."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -176,6 +177,8 @@ def _points(buckets: dict[int, Sums], question: Question, edges: Edges, fresh: F
 def _computed(question: Question, fresh: Freshness, rest: Mapping[str, Any] | None = None, **found: Any) -> Computed:
     """Encoded here, so that an answer that is kept is not encoded again, and its size is known."""
     meter = question.meter
+    if fresh.loss is not None:
+        fresh = replace(fresh, loss=fresh.loss + meter.missed)
     data = {
         "meter": meter.meter.name,
         "where": {key: list(wanted) for key, wanted in question.where.items()},

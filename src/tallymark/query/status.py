@@ -49,6 +49,7 @@ def status(sources: Sources, pulse: Pulse) -> dict[str, Any]:
             "labels": list(each.labels),
             "compute": list(each.meter.compute),
             "broken": each.broken,
+            "missed": each.missed,
         }
         for each in store.meters()
     ]
@@ -151,7 +152,7 @@ def _problems(
         found.append(
             f"accepted events could not be counted within the last hour: {answer['dead']:,} in all are dead letters"
         )
-    found.extend(f"meter {each['name']} is broken: {each['broken']}" for each in answer["meters"] if each["broken"])
+    found.extend(_of_meter(each) for each in answer["meters"] if each["broken"] or each["missed"])
     return found
 
 
@@ -167,3 +168,10 @@ def _clocks_apart(ahead_ms: int, *, of_brokers: bool) -> str:
         f"the log's clock is {where} this machine's, which was set {done}; it keeps the pace of real time, so that"
         f" duplicates are found and counts are right, and comes back by {3600 * SLEW_PER_MILLE // 1000} s an hour"
     )
+
+
+def _of_meter(meter: Mapping[str, Any]) -> str:
+    if meter["broken"]:
+        lost = f"; it has missed {meter['missed']:,} events" if meter["missed"] else ""
+        return f"meter {meter['name']} is broken: {meter['broken']}{lost}"
+    return f"meter {meter['name']} missed {meter['missed']:,} events while it was broken: its counts lack them"

@@ -16,6 +16,8 @@ class RegisteredMeter:
     created_ms: int
     broken: str | None = None
     """why it stopped counting, if it did"""
+    missed: int = 0
+    """events that it would have looked at while it was broken: fresh ones with a name that it counts"""
 
     @property
     def built_in(self) -> bool:
@@ -38,6 +40,8 @@ class LiveMeters:
 
     revision: int
     meters: tuple[RegisteredMeter, ...]
+    broken: tuple[RegisteredMeter, ...] = ()
+    """those that would count if they were not broken: what they miss is counted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,17 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """A range of a partition that a meter did not count because it was broken: start <= offset < end."""
+
+    partition: int
+    start: int
+    end: int
+    missed: int
+    """events, as in `RegisteredMeter.missed`"""
+
+
+@dataclass(frozen=True, slots=True)
 class StretchResult:
     """All that one task hands on for one stretch; exactly one a stretch, also when nothing was fresh."""
 
@@ -149,6 +164,8 @@ class StretchResult:
     """the stretch is one record that kills its task: nobody must try to read it again"""
     deposit: str = ""
     """where the store keeps the deltas, if the task brought them there itself; counts once `Sink.apply` has named it"""
+    missed: Mapping[int, int] = field(default_factory=dict)
+    """meter_id -> events of the stretch that a broken meter missed; each that is broken is named, if only with 0"""
 
 
 @dataclass(frozen=True, slots=True)

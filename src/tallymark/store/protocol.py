@@ -8,6 +8,7 @@ from tallymark.meters.model import Meter
 from tallymark.store.model import (
     DeadLetter,
     Folded,
+    Gap,
     Lag,
     Ledger,
     LetterSummary,
@@ -92,7 +93,15 @@ class Registry(Protocol):
         ...
 
     def broken_since(self, meter_id: int) -> dict[int, tuple[int, str]]:
-        """partition -> (start of the first stretch it failed on, why)."""
+        """partition -> (start of the first stretch it failed on, why); empty once it was resumed."""
+        ...
+
+    def resume_meter(self, name: str) -> RegisteredMeter:
+        """Lets a broken meter count again, from the next batch on; its gaps stay on record."""
+        ...
+
+    def gaps(self, meter_id: int) -> list[Gap]:
+        """What this version of a meter did not count because it was broken, by partition, in the order of the log."""
         ...
 
 

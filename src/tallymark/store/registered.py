@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 from tallymark.meters.model import BUILT_IN, EVENTS, Meter
-from tallymark.store.model import RegisteredMeter
+from tallymark.store.model import LiveMeters, RegisteredMeter
 from tallymark.store.protocol import StoreError, UnknownMeter
 
 
@@ -15,6 +15,12 @@ def find(meters: Iterable[RegisteredMeter], name: str) -> RegisteredMeter:
         hint = f"did you mean {near[0]}?" if near else "`tallymark meters list` shows those there are"
         raise UnknownMeter(f"no meter is called {name}; {hint}")
     return by_name[name]
+
+
+def live_of(revision: int, newest: Iterable[RegisteredMeter]) -> LiveMeters:
+    known = tuple(newest)
+    counting = tuple(registered for registered in known if registered.broken is None)
+    return LiveMeters(revision, counting, tuple(registered for registered in known if registered.broken is not None))
 
 
 def check_definable(meter: Meter, known: RegisteredMeter | None) -> None:

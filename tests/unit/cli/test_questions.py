@@ -129,6 +129,16 @@ meters:
 """
 
 
+def test_a_broken_meter_is_listed_with_what_it_missed_and_resumed(views, capsys):
+    views.meters["views"] |= {"broken": "no such column", "missed": 1234}
+    assert main(["meters", "list"]) == 0
+    assert "broken: no such column, missed 1,234 events" in capsys.readouterr().out
+    views.answers["/v1/meters/views/resume"] = 200, {"note": "views counts again"}
+    assert main(["meters", "resume", "views"]) == 0
+    assert capsys.readouterr().out == "views counts again\n"
+    assert views.requests[-1][:2] == ("POST", "/v1/meters/views/resume")
+
+
 def test_meters_are_checked_planned_and_applied_from_a_file(fake_service, tmp_path, capsys):
     path = tmp_path / "meters.yaml"
     path.write_text(FILE)

@@ -47,6 +47,7 @@ class Path:
         self.records: list[Record] = []
         self.results: list[Counted] = []
         self.meters = build.meters()
+        self.broken = ()
 
     def process(self, frames: list[list[dict]], *, cuts: list[int] | None = None, gap_ms: int = 1) -> "Path":
         start = len(self.records)
@@ -62,7 +63,7 @@ class Path:
         history = RecordedHistory(self.records)
         claims = Claims(self.folder, 0, start=start, end=end, horizon_ms=600_000, history=history)
         with claims:
-            return count(self.records[start:end], claims=claims, meters=self.meters)
+            return count(self.records[start:end], claims=claims, meters=self.meters, broken=self.broken)
 
     def deltas(self, meter: int = 1) -> pl.DataFrame:
         return deltas.merge(result.deltas for result in self.results).filter(pl.col("meter") == meter).sort("series")

@@ -3,11 +3,16 @@
 import dataclasses
 from collections import Counter
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tallymark.pipeline import count as module
+from tallymark.pipeline.claims import Claims
+from tallymark.pipeline.history import LogHistory
 from tallymark.store import exact
+from tallymark.testing import MemoryLog
 
 
 def test_a_retried_event_counts_once_even_in_a_later_stretch(path, build):
@@ -155,8 +160,6 @@ def test_what_was_dead_claims_nothing_so_that_it_can_be_put_back(path, build):
 
 def test_a_meter_that_fails_is_named_and_stops_no_other(path, build, monkeypatch):
     path.meters = build.meters({"name": "bad", "event": "view", "by": ["x"]}, {"name": "good", "event": "view"})
-    from tallymark.pipeline import count as module
-
     measure = module.measure
 
     def fails_for_the_bad_one(events, matched, registered):
@@ -165,9 +168,45 @@ def test_a_meter_that_fails_is_named_and_stops_no_other(path, build, monkeypatch
         return measure(events, matched, registered)
 
     monkeypatch.setattr(module, "measure", fails_for_the_bad_one)
-    path.process([[build.event("a")]])
+    path.process([[build.event("a"), build.event("b"), build.event("b"), build.event("c", name="click")]])
     assert path.results[0].broken == {2: "RuntimeError: no such thing"}
-    assert path.counts(3) == {"12:00": 1}
+    assert path.results[0].missed == {2: 2}  # fresh, and of a name that it counts
+    assert path.counts(3) == {"12:00": 2}
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), OSError(24, "too many open files")])
+def test_a_machine_that_is_short_of_something_fails_the_task_and_no_meter(path, build, monkeypatch, error):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(module, "measure", fails)
+    with pytest.raises(type(error)):
+        path.process([[build.event("a")]])
+
+
+def test_at_the_first_attempt_a_meter_that_fails_fails_the_task(path, build, monkeypatch):
+    """It may be anything: the range is tried again before the meter is blamed."""
+
+    def panics(*_):
+        raise pl.exceptions.PanicException("index out of bounds")
+
+    path.process([[build.event("a")]])
+    monkeypatch.setattr(module, "measure", panics)
+    history = LogHistory(MemoryLog(1), 0)
+    with (
+        Claims(path.folder, 1, start=0, end=0, horizon_ms=1, history=history) as claims,
+        pytest.raises(module.MeterFailed, match="meter events: PanicException: index out of bounds"),
+    ):
+        module.count(path.records, claims=claims, meters=path.meters, blame=False)
+
+
+def test_of_a_meter_that_is_broken_only_what_it_misses_is_counted(path, build):
+    every, views, clicks = build.meters({"name": "v", "event": ["view", "buy"]}, {"name": "c", "event": "click"})
+    path.meters, path.broken = (views,), (every, clicks)
+    path.process([[build.event("a"), build.event("b", name="buy")], [build.event("a"), build.event("d", name="other")]])
+    assert path.results[0].missed == {every.meter_id: 3, clicks.meter_id: 0}
+    assert path.results[0].broken == {}
+    assert path.counts(views.meter_id) == {"12:00": 2}
 
 
 def test_an_empty_stretch_still_has_a_result(path):

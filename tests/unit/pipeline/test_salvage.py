@@ -61,6 +61,13 @@ def test_a_meter_that_kills_the_task_is_set_aside_and_the_record_is_counted_by_t
     assert not any(result.buried for result in counting.applied)
 
 
+def test_a_meter_that_fails_once_more_and_then_no_longer_is_not_blamed():
+    """A machine short of something for a moment. Tries: the stretch, again, nothing, no meter, then meter 1 alone."""
+    counting = Counting(lambda offsets, meters: bool(offsets) and counting.tries in (1, 2, 5))
+    assert salvage(Stretch(0, 0, 1), counting=counting, log=a_log(1)) == []
+    assert [(result.broken, result.buried, result.meter_ids) for result in counting.applied] == [({}, False, (1, 2))]
+
+
 def test_a_store_that_fails_is_not_blamed_on_the_records():
     class LockedStore(Counting):
         def apply(self, result):

@@ -11,6 +11,7 @@ from tallymark.meters.model import EVENTS, METRICS, Meter
 from tallymark.store import deltas, exact
 from tallymark.store.model import (
     DeadLetter,
+    Gap,
     Lag,
     Ledger,
     LetterSummary,
@@ -64,8 +65,15 @@ class FakeStore:
     def delete_meter(self, name: str, *, now_ms: int) -> None:
         del self.registered[name]
 
-    def break_meter(self, name: str, why: str) -> None:
-        self.registered[name] = replace(self.registered[name], broken=why)
+    def break_meter(self, name: str, why: str, *, missed: int = 0) -> None:
+        self.registered[name] = replace(self.registered[name], broken=why, missed=missed)
+
+    def resume_meter(self, name: str) -> RegisteredMeter:
+        self.registered[name] = replace(self.registered[name], broken=None)
+        return self.registered[name]
+
+    def gaps(self, meter_id: int) -> list[Gap]:
+        return [Gap(0, 10, 20, each.missed) for each in self.meters() if each.meter_id == meter_id and each.missed]
 
     # Sink
 

@@ -34,6 +34,17 @@ def test_the_same_definition_changes_nothing(desk):
     assert (told["version"], told["note"]) == (1, "nothing changed")
 
 
+def test_a_broken_meter_can_be_resumed_and_its_gap_stays(desk):
+    desk.store.break_meter("views", "no such column", missed=7)
+    told = desk.ask("/v1/meters/views/resume", "POST")
+    assert (told["broken"], told["missed"]) == (None, 7)
+    assert "counts again from the next batch on; the 7 events that it missed stay on record" in told["note"]
+    shown = desk.ask("/v1/meters/views")
+    assert (shown["missed"], shown["gaps"]) == (7, [{"partition": 0, "start": 10, "end": 20, "missed": 7}])
+    assert desk.ask("/v1/meters/views/resume", "POST")["note"] == "views is not broken; nothing changed"
+    assert desk.refused("/v1/meters/veiws/resume", "POST").code == "unknown_meter"
+
+
 def test_delete(desk):
     assert desk.ask("/v1/meters/views", "DELETE")["deleted"] == "views"
     assert desk.refused("/v1/meters/views/total").status == 404

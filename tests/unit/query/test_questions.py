@@ -255,6 +255,14 @@ def test_a_broken_meter_says_so_in_its_answers(desk):
     assert desk.ask("/v1/meters/views/total")["broken"] == "division by zero"
 
 
+def test_what_a_meter_missed_is_a_loss_of_its_answers_also_after_it_was_resumed(desk):
+    desk.store.break_meter("views", "division by zero", missed=7)
+    assert desk.ask("/v1/meters/views/total")["freshness"]["loss"] == 7
+    assert desk.ask("/v1/meters/events/total")["freshness"]["loss"] == 0
+    desk.store.resume_meter("views")
+    assert desk.ask("/v1/meters/views/total")["freshness"]["loss"] == 7
+
+
 @pytest.mark.parametrize(
     ("step", "first", "count"),
     [

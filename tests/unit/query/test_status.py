@@ -222,7 +222,18 @@ def test_dead_letters_and_meters(desk):
         "labels": ["video", "country"],
         "compute": ["count"],
         "broken": None,
+        "missed": 0,
     } in told["meters"]
+
+
+def test_nothing_lost_is_not_said_while_a_meter_lacks_what_it_missed(desk):
+    running(desk, "collector", "pipeline", "keeper", "query")
+    desk.store.break_meter("views", "no such column", missed=1234)
+    assert desk.ask("/v1/status")["problems"] == ["meter views is broken: no such column; it has missed 1,234 events"]
+    desk.store.resume_meter("views")
+    told = desk.ask("/v1/status")
+    assert told["problems"] == ["meter views missed 1,234 events while it was broken: its counts lack them"]
+    assert not told["healthy"]
 
 
 def test_the_pulse_gives_rates_between_readings(desk):

@@ -114,6 +114,13 @@ class Term:
         return self.epoch
 
 
+class AnyTerm(Term):
+    """Of what anybody may write at any time, whoever plays the role: only the token decides."""
+
+    def check(self, head: Head) -> int:
+        return head.epoch
+
+
 class Book:
     def __init__(self, link: Link, store: str, name: str) -> None:
         self._link = link
@@ -138,7 +145,8 @@ class Book:
         rows = read(_READ_KINDS, self._store, self.name, kinds) if kinds else []
         if not rows:
             # Without rows no head came with them. Read before a second look, it belongs to that if there are still
-            # none, since rows of the kinds read here are only ever added.
+            # none: rows of the kinds read here are added and not dropped, but for those of a meter that was broken and
+            # is resumed, and then the token has changed, so that nothing decided on this page can be written.
             head = self.head(settled=settled)
             rows = read(_READ_KINDS, self._store, self.name, kinds) if kinds and head.token else []
             if not rows:

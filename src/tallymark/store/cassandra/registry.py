@@ -1,16 +1,29 @@
 """The registry: definitions of meters, their versions, since where they count and since where they are broken."""
 
+from collections import Counter
+
 import msgspec
 
 from tallymark.meters.model import Meter
 from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import making
-from tallymark.store.cassandra.book import EVENTS, METERS, Book, Change, Page, Term
+from tallymark.store.cassandra.book import EVENTS, METERS, AnyTerm, Book, Change, Page, Term
 from tallymark.store.cassandra.connection import Link, connect
 from tallymark.store.cassandra.making import METER, Definition, definitions
-from tallymark.store.cassandra.sink import BROKEN, LIVE, EventFacts
-from tallymark.store.model import LiveMeters, RegisteredMeter
-from tallymark.store.registered import check_definable, check_deletable, find
+from tallymark.store.cassandra.sink import (
+    BROKEN,
+    GAPS,
+    LIVE,
+    PARTITION,
+    EventFacts,
+    decode_broken,
+    decode_gaps,
+    encode_gaps,
+    event_facts,
+    positions,
+)
+from tallymark.store.model import Gap, LiveMeters, RegisteredMeter
+from tallymark.store.registered import check_definable, check_deletable, find, live_of
 
 
 class CassandraRegistry:
@@ -21,7 +34,7 @@ class CassandraRegistry:
         self._live: LiveMeters | None = None
 
     def revision(self) -> int:
-        """Grows with every definition and with every meter that breaks, which are noted in two books."""
+        """Grows with every definition and whenever a meter breaks or is resumed, which are noted in two books."""
         breaks = self._events.head().read_facts(EventFacts).breaks
         return self._meters.head().sequence + breaks
 
@@ -31,7 +44,7 @@ class CassandraRegistry:
         revision = self.revision()
         if live is None or live.revision != revision:
             # The number first: what is read after it is as new or newer, and then the next look reads again.
-            live = LiveMeters(revision, tuple(meter for meter in self.meters() if meter.broken is None))
+            live = live_of(revision, self.meters())
             self._live = live
         return live
 
@@ -91,23 +104,59 @@ class CassandraRegistry:
 
     def broken_since(self, meter_id: int) -> dict[int, tuple[int, str]]:
         """partition -> (start of the first stretch it failed on, why)."""
-        return {partition: found for (meter, partition), found in self._broken().items() if meter == meter_id}
+        return {
+            partition: decode_broken(value)
+            for (meter, partition), value in sorted(self._events.page(BROKEN).of(BROKEN).items())
+            if meter == meter_id
+        }
 
-    def _broken(self) -> dict[tuple[int, int], tuple[int, str]]:
-        found = self._events.page(BROKEN).of(BROKEN)
-        return {key: msgspec.msgpack.decode(value, type=tuple[int, str]) for key, value in sorted(found.items())}
+    def resume_meter(self, name: str) -> RegisteredMeter:
+        meter_id = self.meter(name).meter_id
+
+        def decide(page: Page) -> Change | None:
+            broken = {partition: value for (meter, partition), value in page.of(BROKEN).items() if meter == meter_id}
+            if not broken:
+                return None
+            facts = event_facts(page)
+            applied = positions(page)
+            # The gap of a break that a version without gaps noted begins there; what it missed nobody counted.
+            put = {
+                (GAPS, meter_id, partition): encode_gaps([Gap(partition, start, applied.get(partition, start), 0)])
+                for partition, (start, _) in ((each, decode_broken(value)) for each, value in broken.items())
+                if (GAPS, meter_id, partition) not in page.rows
+            }
+            return Change(
+                facts=msgspec.msgpack.encode(msgspec.structs.replace(facts, breaks=facts.breaks + 1)),
+                put=put,
+                drop=[(BROKEN, meter_id, partition) for partition in broken],
+            )
+
+        self._events.change(decide, term=AnyTerm("registry"), kinds=(BROKEN, GAPS, PARTITION), known=None)
+        return self.meter(name)
+
+    def gaps(self, meter_id: int) -> list[Gap]:
+        return [
+            gap
+            for (meter, partition), value in sorted(self._events.page(GAPS).of(GAPS).items())
+            if meter == meter_id
+            for gap in decode_gaps(partition, value)
+        ]
 
     def _newest(self, page: Page) -> list[RegisteredMeter]:
         """The newest version of every meter that is not deleted; broken as a whole, whichever partition it was."""
         broken: dict[int, str] = {}
-        for (meter_id, _), (_, reason) in self._broken().items():
-            broken.setdefault(meter_id, reason)
+        missed: Counter[int] = Counter()
+        events = self._events.page(BROKEN, GAPS)
+        for (meter_id, _), value in sorted(events.of(BROKEN).items()):
+            broken.setdefault(meter_id, decode_broken(value)[1])
+        for (meter_id, partition), value in events.of(GAPS).items():
+            missed[meter_id] += sum(gap.missed for gap in decode_gaps(partition, value))
         newest: dict[str, RegisteredMeter] = {}
         for meter_id, each in sorted(definitions(page).items()):
             newest.pop(each.meter.name, None)
             if each.deleted_ms is None:
                 newest[each.meter.name] = RegisteredMeter(
-                    meter_id, each.version, each.meter, each.created_ms, broken.get(meter_id)
+                    meter_id, each.version, each.meter, each.created_ms, broken.get(meter_id), missed[meter_id]
                 )
         return [newest[name] for name in sorted(newest)]
 

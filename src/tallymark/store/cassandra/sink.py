@@ -14,10 +14,10 @@ from tallymark.store.cassandra.connection import Link, connect
 from tallymark.store.cassandra.deposits import CassandraDeposits
 from tallymark.store.cassandra.letters import LetterFacts, Letters
 from tallymark.store.lags import lag_of
-from tallymark.store.model import DeadLetter, Lag, Ledger, StretchResult
+from tallymark.store.model import DeadLetter, Gap, Lag, Ledger, StretchResult
 
-PARTITION, LIVE, BROKEN, BURIED, LAG = "partition", "live", "broken", "buried", "lag"
-_REMEMBERED = (PARTITION, LIVE, BROKEN)
+PARTITION, LIVE, BROKEN, BURIED, LAG, GAPS = "partition", "live", "broken", "buried", "lag", "gaps"
+_REMEMBERED = (PARTITION, LIVE, BROKEN, GAPS)
 # Deltas that travel with the batch itself: the nodes agree on it word for word, so only what is small.
 INLINE_BYTES = 16_000
 INLINE_BYTES_IN_ALL = 64_000
@@ -40,6 +40,7 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 
 
 _STANDING = msgspec.msgpack.Decoder(Standing)
+_GAPS = msgspec.msgpack.Decoder(list[tuple[int, int, int]])
 
 
 class CassandraSink:
@@ -169,6 +170,8 @@ def _batch(
         for meter_id, reason in result.broken.items():
             if _note_first(page, put, (BROKEN, meter_id, partition), (start, reason)):
                 facts = msgspec.structs.replace(facts, breaks=facts.breaks + 1)
+        for meter_id, missed in result.missed.items():
+            _note_missed(page, put, meter_id, Gap(partition, start, result.stretch.end, missed))
         if result.buried:
             put[BURIED, partition, start] = b""
     lag = lag_of((result.received for result in fresh), now_ms=now_ms)
@@ -184,6 +187,32 @@ def _note_first(page: Page, put: dict[Key, bytes], key: Key, value: object) -> b
         return False
     put[key] = msgspec.msgpack.encode(value)
     return True
+
+
+def _note_missed(page: Page, put: dict[Key, bytes], meter_id: int, gap: Gap) -> None:
+    """Lengthens the gap that ends where this one begins, or begins one: at the break, if it is of this partition."""
+    key = (GAPS, meter_id, gap.partition)
+    found = decode_gaps(gap.partition, put.get(key) or page.rows.get(key))
+    broken = put.get((BROKEN, meter_id, gap.partition)) or page.rows.get((BROKEN, meter_id, gap.partition))
+    first = gap.start if broken is None else decode_broken(broken)[0]
+    if found and (found[-1].end == gap.start or found[-1].start == first):
+        gap = Gap(gap.partition, found[-1].start, gap.end, found.pop().missed + gap.missed)
+    else:
+        gap = Gap(gap.partition, first, gap.end, gap.missed)
+    put[key] = encode_gaps([*found, gap])
+
+
+def encode_gaps(gaps: Sequence[Gap]) -> bytes:
+    return msgspec.msgpack.encode([(gap.start, gap.end, gap.missed) for gap in gaps])
+
+
+def decode_gaps(partition: int, value: bytes | None) -> list[Gap]:
+    return [Gap(partition, *each) for each in _GAPS.decode(value)] if value else []
+
+
+def decode_broken(value: bytes) -> tuple[int, str]:
+    """(start of the first stretch it failed on, why)"""
+    return msgspec.msgpack.decode(value, type=tuple[int, str])
 
 
 def encode_lag(lag: Lag) -> bytes:

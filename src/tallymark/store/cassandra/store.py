@@ -24,6 +24,7 @@ from tallymark.store.cassandra.upkeep import drop_lags
 from tallymark.store.model import (
     DeadLetter,
     Folded,
+    Gap,
     LetterSummary,
     LiveMeters,
     Marks,
@@ -84,6 +85,12 @@ class CassandraStore:
 
     def broken_since(self, meter_id: int) -> dict[int, tuple[int, str]]:
         return self._registry.broken_since(meter_id)
+
+    def resume_meter(self, name: str) -> RegisteredMeter:
+        return self._registry.resume_meter(name)
+
+    def gaps(self, meter_id: int) -> list[Gap]:
+        return self._registry.gaps(meter_id)
 
     # Sink
 

@@ -5,15 +5,17 @@ import sqlite3
 import msgspec
 
 from tallymark.meters.model import Meter
-from tallymark.store.model import LiveMeters, RegisteredMeter
-from tallymark.store.registered import check_definable, check_deletable, due_built_ins, find
+from tallymark.store.model import Gap, LiveMeters, RegisteredMeter
+from tallymark.store.registered import check_definable, check_deletable, due_built_ins, find, live_of
 from tallymark.store.sqlite.connection import Connections, reading, writing_durably
 from tallymark.store.sqlite.marks import add_to_mark, read_mark
+from tallymark.store.sqlite.positions import EVENTS
 
 # The newest version of every meter that is not deleted. A version is broken as a whole, whichever partition it was.
 _NEWEST = """
     SELECT meter_id, version, definition, created_ms,
-           (SELECT reason FROM broken WHERE broken.meter_id = meters.meter_id ORDER BY partition LIMIT 1)
+           (SELECT reason FROM broken WHERE broken.meter_id = meters.meter_id ORDER BY partition LIMIT 1),
+           (SELECT COALESCE(SUM(missed), 0) FROM gaps WHERE gaps.meter_id = meters.meter_id)
       FROM meters
      WHERE deleted_ms IS NULL
        AND version = (SELECT MAX(version) FROM meters AS versions WHERE versions.name = meters.name)
@@ -33,7 +35,7 @@ class SqliteRegistry:
         if live is None or live.revision != read_mark(connection, "revision"):
             with reading(connection):
                 revision = read_mark(connection, "revision")
-                live = LiveMeters(revision, tuple(meter for meter in _newest(connection) if meter.broken is None))
+                live = live_of(revision, _newest(connection))
             self._live = live
         return live
 
@@ -74,6 +76,27 @@ class SqliteRegistry:
         )
         return {partition: (offset, reason) for partition, offset, reason in rows}
 
+    def resume_meter(self, name: str) -> RegisteredMeter:
+        connection = self._connections.mine()
+        with writing_durably(connection):
+            meter_id = find(_newest(connection), name).meter_id
+            # The gap of a break that a version without gaps noted begins there; what it missed nobody counted.
+            connection.execute(
+                "INSERT OR IGNORE INTO gaps SELECT meter_id, partition, offset, COALESCE((SELECT next FROM positions"
+                " WHERE stream = ? AND positions.partition = broken.partition), offset), 0"
+                " FROM broken WHERE meter_id = ?",
+                (EVENTS, meter_id),
+            )
+            if connection.execute("DELETE FROM broken WHERE meter_id = ?", (meter_id,)).rowcount > 0:
+                add_to_mark(connection, "revision", 1)
+            return find(_newest(connection), name)
+
+    def gaps(self, meter_id: int) -> list[Gap]:
+        rows = self._connections.mine().execute(
+            "SELECT partition, start, end, missed FROM gaps WHERE meter_id = ? ORDER BY partition, start", (meter_id,)
+        )
+        return [Gap(*row) for row in rows]
+
 
 def add_version(connection: sqlite3.Connection, meter: Meter, *, created_ms: int) -> RegisteredMeter:
     """Within a transaction."""
@@ -103,6 +126,6 @@ def add_due(connection: sqlite3.Connection) -> None:
 
 def _newest(connection: sqlite3.Connection) -> list[RegisteredMeter]:
     return [
-        RegisteredMeter(meter_id, version, msgspec.json.decode(definition, type=Meter), created_ms, broken)
-        for meter_id, version, definition, created_ms, broken in connection.execute(_NEWEST).fetchall()
+        RegisteredMeter(meter_id, version, msgspec.json.decode(definition, type=Meter), created_ms, broken, missed)
+        for meter_id, version, definition, created_ms, broken, missed in connection.execute(_NEWEST).fetchall()
     ]

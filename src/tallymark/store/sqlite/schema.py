@@ -61,6 +61,13 @@ _TABLES = (
     ),
 )
 
+# Since the schema's version: a file that was made before them gets them when it is opened.
+_ADDED = {
+    # What a meter did not count while it was broken.
+    "gaps": "CREATE TABLE IF NOT EXISTS gaps (meter_id INTEGER, partition INTEGER, start INTEGER, end INTEGER NOT NULL,"
+    " missed INTEGER NOT NULL, PRIMARY KEY (meter_id, partition, start)) WITHOUT ROWID",
+}
+
 _MARKS = {
     "revision": 1,
     "journal_end": 0,
@@ -86,17 +93,25 @@ def prepare(connection: sqlite3.Connection) -> None:
             f"the store's file has schema {found}, this version of Tallymark knows {VERSION}:"
             " use the version that wrote it, or another data folder"
         )
+    if lacking := _ADDED.keys() - _tables(connection):
+        with writing(connection):
+            for name in lacking:
+                connection.execute(_ADDED[name])
     if due(connection):  # another version made the store
         with writing(connection):
             add_due(connection)
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    for statement in _TABLES:
+    for statement in (*_TABLES, *_ADDED.values()):
         connection.execute(statement)
     connection.executemany("INSERT INTO marks VALUES (?, ?)", _MARKS.items())
     add_due(connection)
     connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def _version(connection: sqlite3.Connection) -> int:

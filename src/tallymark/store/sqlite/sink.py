@@ -59,6 +59,7 @@ class SqliteSink:
             add_letters(connection, result.dead, now_ms=now_ms)
             self._note_live(connection, result)
             _note_broken(connection, result)
+            _note_missed(connection, result)
             if result.buried:
                 connection.execute("INSERT OR IGNORE INTO buried VALUES (?, ?)", (stretch.partition, stretch.start))
         lag = lag_of((result.received for result in fresh), now_ms=now_ms)
@@ -83,6 +84,23 @@ def _note_broken(connection: sqlite3.Connection, result: StretchResult) -> None:
         )
         if inserted.rowcount > 0:
             add_to_mark(connection, "revision", 1)
+
+
+def _note_missed(connection: sqlite3.Connection, result: StretchResult) -> None:
+    """Lengthens the gap that ends where the stretch begins, or begins one: at the break, if it is of this partition."""
+    partition, start, end = result.stretch.partition, result.stretch.start, result.stretch.end
+    for meter_id, missed in result.missed.items():
+        lengthened = connection.execute(
+            "UPDATE gaps SET end = ?, missed = missed + ? WHERE meter_id = ? AND partition = ? AND end = ?",
+            (end, missed, meter_id, partition, start),
+        )
+        if lengthened.rowcount == 0:
+            connection.execute(
+                "INSERT INTO gaps VALUES (?, ?, COALESCE((SELECT offset FROM broken WHERE meter_id = ?"
+                " AND partition = ?), ?), ?, ?) ON CONFLICT DO UPDATE SET end = excluded.end,"
+                " missed = missed + excluded.missed",
+                (meter_id, partition, meter_id, partition, start, end, missed),
+            )
 
 
 def _add_to_ledger(connection: sqlite3.Connection, partition: int, ledger: Ledger) -> None:

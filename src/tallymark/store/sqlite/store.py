@@ -12,6 +12,7 @@ from tallymark.meters.model import Meter
 from tallymark.store.model import (
     DeadLetter,
     Folded,
+    Gap,
     LetterSummary,
     LiveMeters,
     Marks,
@@ -82,6 +83,12 @@ class SqliteStore:
 
     def broken_since(self, meter_id: int) -> dict[int, tuple[int, str]]:
         return self._registry.broken_since(meter_id)
+
+    def resume_meter(self, name: str) -> RegisteredMeter:
+        return self._registry.resume_meter(name)
+
+    def gaps(self, meter_id: int) -> list[Gap]:
+        return self._registry.gaps(meter_id)
 
     # Sink
 

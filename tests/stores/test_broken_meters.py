@@ -1,0 +1,119 @@
+"""A meter that broke: what it missed is counted as its loss, and it can be resumed."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallymark.meters.model import Meter
+from tallymark.store.model import Gap, Ledger, Stretch, StretchResult
+from tallymark.store.protocol import Store, UnknownMeter
+from tallymark.store.sqlite.store import SqliteStore
+from tests.stores.conftest import Stores, open_stores
+
+VIEWS = Meter("views", ("view",))
+
+
+@pytest.fixture(params=["sqlite", "memory", "cassandra"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
+    opened = open_stores(request.param, tmp_path)
+    yield opened
+    opened.close()
+
+
+def apply(store: Store, start: int, end: int, *, partition: int = 0, **more: Any) -> None:
+    nothing = StretchResult(Stretch(partition, start, end), "log-1", 1, (1,), b"", Ledger(), **more)
+    assert store.apply([nothing], now_ms=1) == [nothing]
+
+
+def test_what_a_broken_meter_misses_adds_up_to_its_loss(store: Store) -> None:
+    views = store.put_meter(VIEWS, now_ms=0).meter_id
+    apply(store, 0, 10)
+    apply(store, 10, 20, broken={views: "no such column"}, missed={views: 7})
+    apply(store, 20, 25, missed={views: 5})
+    apply(store, 0, 4, partition=1, missed={views: 0})
+    assert store.meter("views").missed == 12
+    assert store.gaps(views) == [Gap(0, 10, 25, 12), Gap(1, 0, 4, 0)]
+    (broken,) = store.live_meters().broken
+    assert (broken.meter.name, broken.broken) == ("views", "no such column")
+    assert [each.missed for each in store.meters() if each.meter.name != "views"] == [0, 0]
+
+
+def test_a_resumed_meter_counts_on_and_its_gap_stays_on_record(store: Store, stores: Stores) -> None:
+    views = store.put_meter(VIEWS, now_ms=0).meter_id
+    apply(store, 0, 10, broken={views: "no such column"}, missed={views: 7})
+    other = stores.open()
+    before = other.live_meters()
+    resumed = store.resume_meter("views")
+    assert (resumed.meter_id, resumed.version, resumed.broken, resumed.missed) == (views, 1, None, 7)
+    after = other.live_meters()
+    assert after.revision > before.revision
+    assert views in [each.meter_id for each in after.meters]
+    assert after.broken == ()
+    assert store.broken_since(views) == {}
+    # It counts a while, and breaks again: another gap.
+    apply(store, 10, 20)
+    apply(store, 20, 30, broken={views: "again"}, missed={views: 2})
+    apply(store, 30, 40, missed={views: 3})
+    assert store.broken_since(views) == {0: (20, "again")}
+    assert store.gaps(views) == [Gap(0, 0, 10, 7), Gap(0, 20, 40, 5)]
+    assert (store.meter("views").broken, store.meter("views").missed) == ("again", 12)
+
+
+def test_the_sink_goes_on_after_another_process_resumed_a_meter(store: Store, stores: Stores) -> None:
+    """It remembers the page that it wrote last, and now somebody else has written."""
+    views = store.put_meter(VIEWS, now_ms=0).meter_id
+    apply(store, 0, 10, broken={views: "no such column"}, missed={views: 7})
+    stores.open().resume_meter("views")
+    # Planned before it was resumed: it missed this one too.
+    apply(store, 10, 20, missed={views: 1})
+    apply(store, 20, 30)
+    assert store.meter("views").broken is None
+    assert store.gaps(views) == [Gap(0, 0, 20, 8)]
+    assert store.applied("log-1") == {0: 30}
+
+
+def test_resuming_what_is_not_broken_changes_nothing(store: Store) -> None:
+    store.put_meter(VIEWS, now_ms=0)
+    revision = store.live_meters().revision
+    assert store.resume_meter("views").broken is None
+    assert store.live_meters().revision == revision
+    with pytest.raises(UnknownMeter):
+        store.resume_meter("clicks")
+
+
+def test_a_break_noted_by_a_version_without_gaps_leaves_a_gap_when_it_is_resumed(store: Store) -> None:
+    views = store.put_meter(VIEWS, now_ms=0).meter_id
+    apply(store, 0, 10)
+    apply(store, 10, 20, broken={views: "no such column"})  # as the older version had it: without `missed`
+    apply(store, 20, 30)
+    store.resume_meter("views")
+    assert store.gaps(views) == [Gap(0, 10, 30, 0)]
+
+
+def test_a_break_noted_by_a_version_without_gaps_goes_on_as_a_gap_from_there(store: Store) -> None:
+    views = store.put_meter(VIEWS, now_ms=0).meter_id
+    apply(store, 0, 10, broken={views: "no such column"})
+    apply(store, 10, 20)
+    apply(store, 20, 30, missed={views: 4})
+    assert store.gaps(views) == [Gap(0, 0, 30, 4)]
+    # A burial is a result without a word of the meter; the gap goes over it.
+    apply(store, 30, 31)
+    apply(store, 31, 40, missed={views: 1})
+    assert store.gaps(views) == [Gap(0, 0, 40, 5)]
+
+
+def test_a_file_from_before_there_were_gaps_still_opens(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    store.put_meter(VIEWS, now_ms=0)
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE gaps")
+    connection.close()
+    again = SqliteStore(path)
+    assert again.meter("views").missed == 0
+    assert again.gaps(3) == []
+    again.close()
