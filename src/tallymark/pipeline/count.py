@@ -1,6 +1,7 @@
 """What one stretch of one partition adds to every live meter. No Spark in here."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from tallymark.meters.compile import to_polars
 from tallymark.meters.expression import parse
 from tallymark.pipeline.aside import letters, maybe_duplicates
 from tallymark.pipeline.claims import Claims
-from tallymark.pipeline.decode import Decoded, decode
+from tallymark.pipeline.decode import MOST_VALUES, Decoded, slices
 from tallymark.pipeline.needs import needs
 from tallymark.pipeline.properties import PropertyColumns, finite, number_column, text_column
 from tallymark.store import deltas, exact
@@ -37,6 +38,32 @@ class Counted:
     """of each meter that is broken, or broke here: the fresh events with a name that it counts"""
 
 
+class Tally:
+    """What the slices of a stretch add up to."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.received: Counter[int] = Counter()
+        self.dead: list[DeadLetter] = []
+        self.names: list[pl.Series] = []
+        """of the fresh events"""
+        self._merged = deltas.empty()
+        self._parts: list[pl.DataFrame] = []
+        self._waiting = 0
+
+    def add(self, parts: Sequence[pl.DataFrame]) -> None:
+        self._parts += parts
+        self._waiting += sum(part.height for part in parts)
+        # Only when as much has come as there is: so each row is merged a few times, however many slices there are.
+        if self._waiting > max(MOST_VALUES, self._merged.height):
+            self._merged, self._parts, self._waiting = deltas.merge([self._merged, *self._parts]), [], 0
+
+    def deltas(self, *, without: Collection[int]) -> pl.DataFrame:
+        """A meter that failed on one slice counts nothing of the others either."""
+        merged = deltas.merge([self._merged, *self._parts])
+        return merged.filter(~pl.col("meter").is_in(list(without))) if without else merged
+
+
 class MeterFailed(Exception):
     """Counting for one meter failed; nobody knows yet whether it is the meter that is to blame."""
 
@@ -54,16 +81,31 @@ def count(
     Of the meters that are `broken` only what they miss is counted. Without `blame`, one more that fails raises
     MeterFailed, so that the range is tried again before a meter is stopped.
     """
-    events = decode(records, needs=needs(meters))
+    tally = Tally()
+    failed: dict[int, str] = {}
+    for events in slices(records, needs=needs(meters)):
+        live = [each for each in meters if each.meter_id not in failed] if failed else meters
+        failed |= _count_slice(events, tally, claims=claims, meters=live, blame=blame)
+        del events  # before the next slice is read
+    stopped = (*broken, *(each for each in meters if each.meter_id in failed))
+    names = pl.concat(tally.names) if stopped else tally.names[0]
+    missed = {each.meter_id: missed_by(each, names) for each in stopped}
+    return Counted(tally.deltas(without=failed), tally.ledger, dict(tally.received), tuple(tally.dead), failed, missed)
+
+
+def _count_slice(
+    events: Decoded, tally: Tally, *, claims: Claims, meters: Sequence[RegisteredMeter], blame: bool
+) -> dict[int, str]:
+    """Adds what a slice counts; returns the meters that failed on it."""
     duplicate = claims.duplicates(events.ids)
     unsure = maybe_duplicates(events, duplicate, claims)
     fresh = only_fresh(events, duplicate if unsure is None else duplicate | unsure)
     parts, failed, unmatched = expand(fresh, meters, blame=blame)
-    missed = {
-        each.meter_id: missed_by(each, fresh.table)
-        for each in (*broken, *(each for each in meters if each.meter_id in failed))
-    }
-    ledger = Ledger(
+    tally.add(parts)
+    tally.names.append(fresh.table["event"])
+    tally.received.update(receipts(fresh.table["received"]))
+    tally.dead += events.dead if unsure is None else (*events.dead, *letters(events, unsure))
+    tally.ledger += Ledger(
         accepted=events.accepted,
         counted=fresh.table.height - unmatched,
         duplicate=int(duplicate.sum()),
@@ -72,8 +114,7 @@ def count(
         unmatched=unmatched,
         late=int((fresh.table["time"] < fresh.table["received"] - LATE_MS).sum()),
     )
-    dead = events.dead if unsure is None else (*events.dead, *letters(events, unsure))
-    return Counted(deltas.merge(parts), ledger, receipts(fresh.table["received"]), dead, failed, missed)
+    return failed
 
 
 def only_fresh(events: Decoded, other: np.ndarray) -> Decoded:
@@ -92,10 +133,10 @@ def receipts(received: pl.Series) -> dict[int, int]:
     return dict(zip(moments.tolist(), counts.tolist(), strict=True))
 
 
-def missed_by(registered: RegisteredMeter, fresh: pl.DataFrame) -> int:
-    """Events that the meter would have looked at. Its `where` may be what fails, so that is not asked."""
-    names = registered.meter.events
-    return int(fresh["event"].is_in(list(names)).sum()) if names else fresh.height
+def missed_by(registered: RegisteredMeter, names: pl.Series) -> int:
+    """How many events with these names the meter would have looked at; its `where`, which may be what fails, apart."""
+    counted = registered.meter.events
+    return int(names.is_in(list(counted)).sum()) if counted else len(names)
 
 
 def expand(
@@ -114,7 +155,7 @@ def expand(
             continue
         try:
             matched = matching(events.table, registered)
-            parts.append(measure(events, matched, registered))
+            found = list(measure(events, matched, registered))
         except (MemoryError, OSError):
             raise
         except (Exception, pl.exceptions.PanicException) as error:
@@ -122,6 +163,7 @@ def expand(
                 raise MeterFailed(f"meter {registered.meter.name}: {type(error).__name__}: {error}") from error
             broken[registered.meter_id] = f"{type(error).__name__}: {error}"[:500]
             continue
+        parts += found
         unmatched &= ~(matched.to_numpy() if matched is not None else np.True_)
     return parts, broken, int(unmatched.sum())
 
@@ -139,15 +181,24 @@ def matching(table: pl.DataFrame, registered: RegisteredMeter) -> pl.Series | No
     return table.select(pl.all_horizontal(conditions).fill_null(False).alias("matched")).to_series()
 
 
-def measure(events: Decoded, matched: pl.Series | None, registered: RegisteredMeter) -> pl.DataFrame:
-    """The meter's aggregates per series and minute."""
+def measure(events: Decoded, matched: pl.Series | None, registered: RegisteredMeter) -> Iterator[pl.DataFrame]:
+    """The meter's aggregates per series and minute, in one part or several."""
     meter = registered.meter
     rows = events.table if matched is None else events.table.filter(matched)
     labels = [_label(name).alias(f"label{number}") for number, name in enumerate(meter.by)]
     number = pl.col(number_column(meter.value)) if meter.value else pl.col("value")
     rows = rows.select("row", "bucket_s", *labels, number.alias("number"))
-    if meter.each:
-        rows = rows.drop("number").join(events.values, on="row").rename({"metric": f"label{len(meter.by)}"})
+    if not meter.each:
+        yield _aggregated(rows, registered)
+        return
+    rows = rows.drop("number")
+    # One record alone may hold more named numbers than a slice should.
+    for values in events.values.iter_slices(MOST_VALUES):
+        yield _aggregated(rows.join(values, on="row").rename({"metric": f"label{len(meter.by)}"}), registered)
+
+
+def _aggregated(rows: pl.DataFrame, registered: RegisteredMeter) -> pl.DataFrame:
+    meter = registered.meter
     keys = [f"label{number}" for number in range(len(meter.labels))]
     grouped = rows.group_by([*keys, "bucket_s"]).agg(aggregates(set(meter.compute), meter.decimals))
     series = pl.concat_str(keys, separator="\0") if keys else pl.lit("")

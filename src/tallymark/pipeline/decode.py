@@ -22,6 +22,9 @@ BASE_COLUMNS = ("event", "time", "received", "value")
 ID_COLUMNS = ("hash_high", "hash_low")
 RESENT = "resent"
 
+# Counting takes about 250 bytes for each named number, so this is about 125 MB at a time.
+MOST_VALUES = 500_000
+
 
 @dataclass(frozen=True)
 class Resend:
@@ -56,47 +59,81 @@ class Decoded:
 
 def decode(records: Iterable[Record], *, needs: Needs) -> Decoded:
     """All events of these records; a record that does not decode becomes a dead letter, the others go on."""
-    wanted = _columns(needs.of(), bool(needs.values)) | {RESENT}
-    resends: list[Resend] = []
-    rows = 0
-    batches: list[pa.RecordBatch] = []
-    times: list[int] = []
-    dead: list[DeadLetter] = []
-    accepted = 0
+    reading = _Reading(needs)
     for record in records:
-        accepted += record.events
+        reading.add(record)
+    return reading.decoded()
+
+
+def slices(records: Iterable[Record], *, needs: Needs) -> Iterator[Decoded]:
+    """The same in slices of whole records with about MOST_VALUES named numbers, one after the other; at least one.
+
+    Batches are bounded by events and bytes, but one event may hold 4,096 named numbers that compress to little.
+    """
+    reading, is_first = _Reading(needs), True
+    for record in records:
+        reading.add(record)
+        if reading.values >= MOST_VALUES:
+            # Nothing here may hold on to a slice while the next one is read.
+            full, reading, is_first = [reading], _Reading(needs), False
+            yield full.pop().decoded()
+    if reading.accepted or is_first:
+        yield reading.decoded()
+
+
+class _Reading:
+    """Records as they are read, until they become one table."""
+
+    def __init__(self, needs: Needs) -> None:
+        self._needs = needs
+        self._wanted = _columns(needs.of(), bool(needs.values)) | {RESENT}
+        self._batches: list[pa.RecordBatch] = []
+        self._times: list[int] = []
+        self._dead: list[DeadLetter] = []
+        self._resends: list[Resend] = []
+        self._rows = 0
+        self.accepted = 0
+        self.values = 0
+
+    def add(self, record: Record) -> None:
+        self.accepted += record.events
         try:
-            batch = frame.decode(record.payload, only=wanted)
+            batch = frame.decode(record.payload, only=self._wanted)
             if batch.num_rows != record.events:
                 raise frame.FrameDamaged(f"{batch.num_rows} events in a frame stored as {record.events}")
         except frame.FrameError as error:
             if isinstance(error.__cause__, MemoryError):
                 raise error.__cause__ from None  # the record's checksum was right: it is the machine that is short
-            dead.append(_dead(record, error))
-            continue
+            self._dead.append(_dead(record, error))
+            return
         if RESENT in batch.schema.names:
             if batch.column(RESENT).null_count < batch.num_rows:
-                resends.append(_resend(record, rows, batch.column(RESENT)))
+                self._resends.append(_resend(record, self._rows, batch.column(RESENT)))
             batch = batch.drop_columns([RESENT])
-        batches.append(batch)
-        times.append(record.append_ms)
-        rows += batch.num_rows
-    groups = [pa.Table.from_batches(group) for group in _alike(_all_with_rest_or_none(batches))]
-    names = frozenset().union(*(_names(table) for table in groups))
-    properties, values = needs.of(names), needs.values_of(names)
-    # Putting chunks together is a copy: only of what the events that are there need.
-    unused = wanted - _columns(properties, values)
-    groups = [table.drop_columns([*unused.intersection(table.column_names)]).combine_chunks() for table in groups]
-    sizes = np.array([batch.num_rows for batch in batches], np.int64)
-    return Decoded(
-        table=_concat([_events(table, properties) for table in groups]),
-        values=_concat_values(groups) if values else NO_VALUES,
-        ids=_ids(groups, np.repeat(np.array(times, np.int64), sizes)),
-        dead=tuple(dead),
-        accepted=accepted,
-        names=names,
-        resends=tuple(resends),
-    )
+        if "values" in batch.schema.names:
+            named_numbers: Column = batch.column("values")
+            self.values += len(named_numbers.items)
+        self._batches.append(batch)
+        self._times.append(record.append_ms)
+        self._rows += batch.num_rows
+
+    def decoded(self) -> Decoded:
+        groups = [pa.Table.from_batches(group) for group in _alike(_all_with_rest_or_none(self._batches))]
+        names = frozenset().union(*(_names(table) for table in groups))
+        properties, values = self._needs.of(names), self._needs.values_of(names)
+        # Putting chunks together is a copy: only of what the events that are there need.
+        unused = self._wanted - _columns(properties, values)
+        groups = [table.drop_columns([*unused.intersection(table.column_names)]).combine_chunks() for table in groups]
+        sizes = np.array([batch.num_rows for batch in self._batches], np.int64)
+        return Decoded(
+            table=_concat([_events(table, properties) for table in groups]),
+            values=_concat_values(groups) if values else NO_VALUES,
+            ids=_ids(groups, np.repeat(np.array(self._times, np.int64), sizes)),
+            dead=tuple(self._dead),
+            accepted=self.accepted,
+            names=names,
+            resends=tuple(self._resends),
+        )
 
 
 def _columns(properties: Collection[str], values: bool) -> set[str]:
