@@ -146,6 +146,12 @@ STEPS = pytest.mark.parametrize(
 )
 
 
+POINTS = pytest.mark.parametrize(
+    "every", [pytest.param(False, id="some points"), pytest.param(True, id="every point", marks=pytest.mark.long)]
+)
+
+
+@POINTS
 @pytest.mark.parametrize("after", [False, True], ids=["before the statement", "after the statement"])
 @pytest.mark.parametrize("lasting", [True, False], ids=["process dies", "statement fails"])
 @STEPS
@@ -159,8 +165,10 @@ def test_a_crash_at_every_statement(
     counted_before: bool,
     lasting: bool,
     after: bool,
+    every: bool,
 ) -> None:
-    for statement in crash_points(stores, fuse, prepare, step, lasting=lasting, after=after):
+    points = crash_points(stores, fuse, prepare, step, lasting=lasting, after=after)
+    for statement in points if every else some(points, stores, way=2 * lasting + after):
         name = f"crash-{statement}"
         stores.make(name, prepare)
         store = stores.open(name, fuse=fuse)
@@ -175,6 +183,7 @@ def test_a_crash_at_every_statement(
         assert_goes_on(store, counted_before=counted_before, questions=asked(stores, statement))
 
 
+@POINTS
 @pytest.mark.parametrize("done", [False, True], ids=["was not done", "was done"])
 @STEPS
 @pytest.mark.parametrize("stores", ["memory"], indirect=True)
@@ -185,8 +194,10 @@ def test_an_answer_that_does_not_come_at_every_write(
     step: Step,
     counted_before: bool,
     done: bool,
+    every: bool,
 ) -> None:
-    for statement in crash_points(stores, fuse, prepare, step, lasting=False, after=True):
+    points = crash_points(stores, fuse, prepare, step, lasting=False, after=True)
+    for statement in points if every else some(points, stores):
         name = f"unanswered-{statement}"
         stores.make(name, prepare)
         store = stores.open(name, fuse=fuse)
@@ -197,6 +208,11 @@ def test_an_answer_that_does_not_come_at_every_write(
         assert fuse.blown
         fuse.quench()
         assert_goes_on(store, counted_before=counted_before, questions=asked(stores, statement))
+
+
+def some(points: Sequence[int], stores: Any, *, way: int = 0) -> Sequence[int]:
+    """A third of them; on a server, where each takes a second, one, another in each of the four ways to die."""
+    return [points[way * len(points) // 4]] if stores.kind == "cassandra" else points[way % min(3, len(points)) :: 3]
 
 
 def asked(stores: Any, statement: int) -> list[dict[str, Any]]:
@@ -229,11 +245,7 @@ def crash_points(
     lasting: bool,
     after: bool,
 ) -> Sequence[int]:
-    """The statements of this step at which to die.
-
-    In a file and in memory all of them. On a server, where looking takes a second, one: in each of the four ways to
-    die another.
-    """
+    """The statements of this step at which to die."""
     stores.make("whole", prepare)
     store = stores.open("whole", fuse=fuse)
     views = store.meter("views").meter_id
@@ -243,8 +255,6 @@ def crash_points(
     fuse.quench()
     store.close()
     assert statements >= 3
-    if stores.kind == "cassandra":
-        return [1 + (2 * lasting + after) * statements // 4]
     if stores.kind == "memory" and lasting:
         # A process that died leaves what it wrote: after one write is before the next, whatever it read between.
         return fuse.writes[-1:] if after else list(fuse.writes)

@@ -221,16 +221,20 @@ expressions = st.recursive(
     ),
     max_leaves=8,
 )
-values = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**63), 2**63 - 1),
-    st.sampled_from([1, 200, 200.0, "1", "200", "200.0", "true", "x", "", "it's"]),
-    st.floats(allow_nan=False, allow_infinity=False),
+text_values = st.one_of(
+    st.sampled_from(["1", "200", "200.0", "true", "x", "", "it's"]),
     texts,
     st.sampled_from(
         ["nan", "inf", "-Infinity", "1_0", " 1", "1 ", "+1", ".5", "5.", ".", "1e400", "0x1", "٣", "1e", "e1"]
     ),
+)
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.sampled_from([1, 200, 200.0]),
+    st.floats(allow_nan=False, allow_infinity=False),
+    text_values,
 )
 events = st.fixed_dictionaries(
     {"event": st.sampled_from(["view", "x"]), "id": st.sampled_from(["1", "x"])},
@@ -249,7 +253,7 @@ def test_the_compiled_form_keeps_what_the_plain_meaning_keeps(expression, rows):
     assert _kept(expression, rows) == [matches(expression, row) for row in rows]
 
 
-@given(st.lists(values.filter(lambda value: isinstance(value, str)), min_size=1))
+@given(st.lists(text_values, min_size=1))
 def test_both_engines_agree_what_a_number_is(column):
     frame = pl.DataFrame({"text": column}, schema={"text": pl.String})
     assert frame.select(_finite(pl.col("text")))["text"].to_list() == [number(value) for value in column]
