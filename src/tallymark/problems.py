@@ -91,6 +91,9 @@ MEANINGS = {
     "too_many_events": Meaning((413,), "Over `collector.max_request_events` in one request; send smaller batches."),
     "too_many_listeners": Meaning((503,), "As many follow `live` as may."),
     "too_many_parameters": Meaning((400,), "More parameters than a question may have."),
+    "too_many_names": Meaning(
+        (422,), "More event names than `collector.max_event_names`. Put what varies into `props`, not into `event`."
+    ),
     "too_new": Meaning((400,), "The event lies further ahead than `events.accept_future_s`, after clock correction."),
     "too_old": Meaning((400,), "The event is older than `events.accept_past_s`, after clock correction."),
     "unknown_aggregate": Meaning((400,), "Not something that a meter can compute; the nearest is named."),
