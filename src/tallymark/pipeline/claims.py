@@ -33,6 +33,8 @@ MARGIN_MS = 1_000
 # How far the clock of whoever says when it first sent an event may be ahead of ours: differences of less than 5 s are
 # left alone when an event is taken (events.clock_tolerance_s), and some are not worth a doubt.
 CLOCKS_MS = 10_000
+# By how much more than real time append time may pass, while it makes up for a clock that was set.
+PACE_PER_MILLE = 5
 
 
 # Table file -> what this process rebuilt in memory while another one kept the lock: until it has the lock again.
@@ -164,9 +166,10 @@ class Claims:
             self._own_table = self._merge(self._own_table, own)
         self._asked = True
 
-    def reach_back_to(self, since_ms: Times, append_ms: int) -> npt.NDArray[np.bool_]:
-        """For what is appended now: whether a copy sent at these times or later would still be known."""
-        return since_ms >= append_ms - (self._horizon_ms - CLOCKS_MS - self._history.slack_ms)
+    def reach_back(self, elapsed_ms: Times) -> npt.NDArray[np.bool_]:
+        """Whether a copy that was first tried so long before this one is appended would still be known."""
+        pace_ms = self._horizon_ms * PACE_PER_MILLE // 1000
+        return elapsed_ms <= self._horizon_ms - pace_ms - CLOCKS_MS - self._history.slack_ms
 
     def _ready_table(self) -> ClaimTable:
         """A table that covers exactly the prefix before the stretch."""

@@ -37,6 +37,8 @@ class Resend:
     """in the decoded table, of those that were tried before"""
     since_ms: Times
     """when each of them was first tried"""
+    received_ms: Times
+    """when this copy of each was received"""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class _Reading:
             return
         if RESENT in batch.schema.names:
             if batch.column(RESENT).null_count < batch.num_rows:
-                self._resends.append(_resend(record, self._rows, batch.column(RESENT)))
+                self._resends.append(_resend(record, self._rows, batch))
             batch = batch.drop_columns([RESENT])
         if "values" in batch.schema.names:
             named_numbers: Column = batch.column("values")
@@ -168,9 +170,11 @@ def _dead(record: Record, error: frame.FrameError) -> DeadLetter:
     )
 
 
-def _resend(record: Record, first_row: int, resent: Column) -> Resend:
+def _resend(record: Record, first_row: int, batch: pa.RecordBatch) -> Resend:
+    resent: Column = batch.column(RESENT)
     rows = np.flatnonzero(resent.is_valid().to_numpy(zero_copy_only=False))
-    return Resend(record, first_row, rows + first_row, resent.drop_null().to_numpy())
+    received: Column = batch.column("received")
+    return Resend(record, first_row, rows + first_row, resent.drop_null().to_numpy(), received.to_numpy()[rows])
 
 
 def _names(table: pa.Table) -> set[str]:

@@ -3,6 +3,8 @@
 import dataclasses
 from collections import Counter
 
+import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ from tallymark.pipeline import claims
 from tallymark.store.model import MAYBE_DUPLICATE
 
 HORIZON_MS = 600_000  # of the fixture `path`
-SURE_MS = HORIZON_MS - claims.CLOCKS_MS
+SURE_MS = HORIZON_MS - claims.CLOCKS_MS - HORIZON_MS * claims.PACE_PER_MILLE // 1000
 HOUR_MS = 3_600_000
 
 
@@ -22,14 +24,22 @@ class Copies:
         self.path, self.build = path, build
         self.start_ms = build.at_ms("00:00:00")
 
-    def add(self, at_ms: int, *events: tuple[str, int | None]) -> None:
-        """One record, appended then: (id, when it was first tried). The id is the event's name too: it is counted."""
+    def add(self, at_ms: int, *events: tuple[str, int | None], received: int | None = None) -> None:
+        """One record, appended then: (id, when it was first tried). The id is the event's name too: it is counted.
+
+        `received` is what the wall clock said, if append time was not the same.
+        """
+        received_ms = self.start_ms + (at_ms if received is None else received)
         sent = [
-            {**self.build.event(name, name=name), **({} if since is None else {"resent": self.start_ms + since})}
+            {
+                **self.build.event(name, name=name),
+                "time": received_ms,
+                **({} if since is None else {"resent": self.start_ms + since}),
+            }
             for name, since in events
         ]
-        offset = len(self.path.records)
-        self.path.records.append(self.build.record(sent, offset, append_ms=self.start_ms + at_ms))
+        record = self.build.record(sent, len(self.path.records), append_ms=self.start_ms + at_ms)
+        self.path.records.append(dataclasses.replace(record, payload=_received(record.payload, received_ms)))
 
     def count(self, cuts: list[int]) -> None:
         ends = sorted({min(cut, len(self.path.records)) for cut in cuts} | {len(self.path.records)})
@@ -42,6 +52,14 @@ class Copies:
     def kept(self) -> list[str]:
         """Ids of the events in the letters."""
         return [row["id"] for letter in self.letters() for row in columns.rows(frame.decode(letter.raw))]
+
+
+def _received(payload: bytes, received_ms: int) -> bytes:
+    """The frame, as if it had come at this time."""
+    batch = frame.decode(payload)
+    place = batch.schema.get_field_index("received")
+    times = pa.array([received_ms] * batch.num_rows, pa.int64())
+    return frame.encode(batch.set_column(place, batch.schema.field(place), times))
 
 
 def test_a_copy_beyond_the_horizon_is_set_aside_whole(path, build):
@@ -90,6 +108,39 @@ def test_brokers_with_clocks_of_their_own_widen_the_margin(path, build, monkeypa
     copies.add(SURE_MS, ("a", 5_000), ("b", 4_999))
     copies.count([])
     assert copies.kept() == ["b"]
+
+
+@pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS], ids=["set back", "set forward"])
+def test_after_the_clock_was_set_a_resend_is_judged_as_before(path, build, step_ms):
+    """Append time goes on as if nothing had been; the wall clock, which stamps receipts and tries, is `step_ms` off."""
+    #  append   0           5 min               11 min
+    #  counted  a           a (resent) b        c, first tried 10 min 50 s before: too long to know
+    copies = Copies(path, build)
+    minute = 60_000
+    copies.add(0, ("a", None), received=-step_ms)
+    copies.add(5 * minute, ("a", -step_ms), ("b", -step_ms), received=5 * minute - step_ms)
+    copies.add(11 * minute, ("c", 10_000 - step_ms), received=11 * minute - step_ms)
+    copies.count([1])
+    ledger = path.ledger()
+    assert (ledger.counted, ledger.duplicate, ledger.aside) == (2, 1, 1)
+    assert copies.kept() == ["c"]
+
+
+def test_a_first_try_from_before_the_clock_was_set_back_is_not_believed_to_be_recent(path, build):
+    """Tried at 0 by the wall clock, which is then set back by an hour; sent again 20 minutes later, at -40 minutes."""
+    copies = Copies(path, build)
+    copies.add(0, ("a", None))
+    copies.add(1_200_000, ("a", 0), received=1_200_000 - HOUR_MS)
+    copies.count([1])
+    assert (path.ledger().counted, copies.kept()) == (1, ["a"])
+
+
+def test_the_time_that_a_copy_waited_in_the_collector_counts(path, build):
+    copies = Copies(path, build)
+    copies.add(0, ("a", None))
+    copies.add(HORIZON_MS + 5_000, ("a", 0), received=SURE_MS)
+    copies.count([1])
+    assert (path.ledger().counted, path.ledger().aside) == (1, 1)
 
 
 def test_of_several_late_copies_one_is_set_aside(path, build):
