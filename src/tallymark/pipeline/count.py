@@ -22,6 +22,8 @@ GRAIN_S = 60
 LATE_MS = 3_600_000
 # Sums of money are exact integers (`store.exact`): beyond 2^53 units a float could not say which integer it means.
 LARGEST_EXACT = 2.0**53
+# Below it no sum of as many values as can be counted is infinite, whatever the order. An infinite sum would stay so.
+LARGEST = 1e280
 
 
 @dataclass(frozen=True)
@@ -226,8 +228,9 @@ def aggregates(compute: set[str], decimals: int | None) -> list[pl.Expr]:
     columns = {"n": pl.len().cast(pl.Int64), **nothing}
     if compute - {"count"}:
         number = finite(pl.col("number"))
+        number = pl.when(number.abs() < LARGEST).then(number)
         if decimals is not None:
-            units = (number * 10**decimals).round()
+            units = exact.units(number, decimals)
             usable = units.abs() < LARGEST_EXACT
             number = pl.when(usable).then(number)
             whole = pl.when(usable).then(units).cast(pl.Int64)

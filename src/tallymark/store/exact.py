@@ -26,6 +26,18 @@ def whole(high: int | None, low: int | None) -> int | None:
     return None if high is None or low is None else (high << LOW_BITS) + low
 
 
+def units(number: pl.Expr, decimals: int) -> pl.Expr:
+    """The whole number of units that is nearest to each float.
+
+    What is before the point and what is behind it are scaled apart: the first is exact, and the larger it is the fewer
+    bits are left for the second. As one product, amounts from 2^51 units on were off by one.
+    """
+    scale: int = 10**decimals
+    size = number.abs()
+    whole = size.floor()
+    return number.sign() * (whole * scale + ((size - whole) * scale).round())
+
+
 def summed(units: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     """The parts of the sum of a column of units below 2^53; the carry is left to the first merge."""
     return (units // _BASE).sum(), (units % _BASE).sum()

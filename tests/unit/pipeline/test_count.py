@@ -1,7 +1,9 @@
 """What one stretch adds: the counting itself, without Spark."""
 
 import dataclasses
+import math
 from collections import Counter
+from decimal import Decimal
 
 import polars as pl
 import pytest
@@ -96,6 +98,57 @@ def test_a_value_too_large_to_be_exact_counts_as_no_value(path, build):
     path.process([[build.event("1", name="sale", value=1e300), build.event("2", name="sale", value=1.25)]])
     (row,) = path.deltas(2).iter_rows(named=True)
     assert (row["n"], row["n_value"], row["exact_high"], row["exact_low"]) == (2, 1, 0, 125)
+
+
+def units(path, build, tmp_path_factory, decimals: int, amounts: list[float]) -> list[int | None]:
+    """What the real path, from JSON on, makes of each amount."""
+    path.folder, path.records, path.results = tmp_path_factory.mktemp("claims"), [], []
+    path.meters = build.meters({"name": "m", "event": "sale", "by": ["n"], "compute": ["sum"], "decimals": decimals})
+    path.process([[build.event(str(n), name="sale", value=each, n=n) for n, each in enumerate(amounts)]])
+    found = {int(row["series"]): row for row in path.deltas(2).iter_rows(named=True)}
+    return [exact.whole(found[n]["exact_high"], found[n]["exact_low"]) for n in range(len(amounts))]
+
+
+def as_written(amount: float, decimals: int) -> int:
+    return int(Decimal(repr(amount)).scaleb(decimals).to_integral_value())
+
+
+# Whole units, of every magnitude up to where floats lie a unit apart.
+magnitudes = st.integers(0, 52).flatmap(lambda bits: st.integers(2**bits // 2, 2**bits))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(decimals=st.integers(0, 9), wholes=st.lists(magnitudes, min_size=1, max_size=30), sign=st.sampled_from([1, -1]))
+def test_an_amount_is_taken_exactly_as_it_was_written(path, build, tmp_path_factory, decimals, wholes, sign):
+    amounts = [float(Decimal(sign * whole).scaleb(-decimals)) for whole in wholes]
+    assert [as_written(each, decimals) for each in amounts] == [sign * whole for whole in wholes]
+    assert units(path, build, tmp_path_factory, decimals, amounts) == [sign * whole for whole in wholes]
+
+
+def test_beyond_the_end_of_exactness_the_nearest_unit_is_taken(path, build, tmp_path_factory):
+    amounts = [42611129941451.77, 22517998136852.49, 45035996273704.97, 70368744177664.02, 90071992547409.89]
+    expected = [as_written(each, 2) for each in amounts]
+    assert expected[:2] == [4261112994145177, 2251799813685249]
+    assert units(path, build, tmp_path_factory, 2, amounts) == expected
+    assert units(path, build, tmp_path_factory, 2, [90071992547409.92]) == [None]
+
+
+huge = st.sampled_from([1.7e308, -1.7e308, 9.9e279, -9.9e279, 1e280, 1.0, -2.5])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sent=st.lists(huge, min_size=1, max_size=12), cuts=st.lists(st.integers(0, 12), max_size=3))
+def test_no_values_in_any_order_and_cut_make_a_sum_infinite(path, build, tmp_path_factory, sent, cuts):
+    path.folder, path.records, path.results = tmp_path_factory.mktemp("claims"), [], []
+    path.meters = build.meters({"name": "m", "event": "rpc", "compute": ["sum", "min", "max"]})
+    frames = [[build.event(str(n), name="rpc", value=value)] for n, value in enumerate(sent)]
+    path.process(frames, cuts=sorted(cut for cut in cuts if cut <= len(frames)))
+    (row,) = path.deltas(2).iter_rows(named=True)
+    usable = [value for value in sent if abs(value) < 1e280]
+    assert (row["n"], row["n_value"]) == (len(sent), len(usable))
+    assert (row["min"], row["max"]) == (min(usable, default=None), max(usable, default=None))
+    assert (row["sum"] is None) == (not usable)
+    assert row["sum"] is None or abs(row["sum"] - math.fsum(usable)) <= 1e265
 
 
 def test_where_keeps_only_what_is_true(path, build):
