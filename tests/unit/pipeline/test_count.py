@@ -114,7 +114,7 @@ def as_written(amount: float, decimals: int) -> int:
 
 
 # Whole units, of every magnitude up to where floats lie a unit apart.
-magnitudes = st.integers(0, 52).flatmap(lambda bits: st.integers(2**bits // 2, 2**bits))
+magnitudes = st.integers(0, 52).flatmap(lambda bits: st.integers(2**bits // 2, 2**bits)) | st.integers(2**51, 2**52)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
