@@ -266,7 +266,7 @@ def open_stores(kind: str, folder: Path) -> Stores:
     return SqliteStores(folder) if kind == "sqlite" else CassandraStores()
 
 
-@pytest.fixture(params=["sqlite", "cassandra"])
+@pytest.fixture(params=["sqlite", "memory", "cassandra"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
     opened = open_stores(request.param, tmp_path)
     yield opened

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import cassandras
+from stores import memory_cassandra
 from tallymark.meters.model import Meter
 from tallymark.store import deltas, exact
 from tallymark.store.address import SqliteAddress
@@ -209,6 +210,19 @@ class CountingInSqlite(Counting):
         self.folder.cleanup()
 
 
+class CountingInMemory(Counting):
+    """Cassandra's store, on a server in memory."""
+
+    def open_run(self) -> None:
+        self.session = memory_cassandra.Session(memory_cassandra.Server())
+
+    def open_store(self) -> Store:
+        return CassandraStore(cassandras.address(0, name="store"), connect=lambda _: self.session, pause_s=0)
+
+    def close_run(self) -> None:
+        pass
+
+
 class CountingInCassandra(Counting):
     look_at = 3
 
@@ -224,5 +238,7 @@ class CountingInCassandra(Counting):
 
 CountingInSqlite.TestCase.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
 TestCountingInSqlite = CountingInSqlite.TestCase
+CountingInMemory.TestCase.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
+TestCountingInMemory = CountingInMemory.TestCase
 CountingInCassandra.TestCase.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)
 TestCountingInCassandra = pytest.mark.usefixtures("cassandra")(CountingInCassandra.TestCase)

@@ -88,6 +88,7 @@ def work(store: Store, meter_id: int, pause: Callable[[], None]) -> None:
             store.checkpoint()
 
 
+@pytest.mark.parametrize("stores", ["sqlite", "cassandra"], indirect=True)  # of one in memory nobody else can read
 def test_readers_never_see_a_delta_twice_or_not_at_all(stores: Any, tmp_path: Path) -> None:
     store = stores.open()
     meter = store.put_meter(VIEWS, now_ms=0)
