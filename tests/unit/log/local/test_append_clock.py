@@ -80,6 +80,17 @@ def test_it_finds_back_to_the_wall_clock_and_stays_there(step_ms: int, every_ms:
         clocks.pass_ms(every_ms)
 
 
+def test_not_even_a_steady_clock_that_fails_takes_it_back() -> None:
+    clocks = Clocks()
+    clock = clocks.start()
+    clocks.pass_ms(5_000)
+    now_ms = clock.now_ms()
+    clocks.steady_ns -= 3_000 * 1_000_000
+    assert clock.now_ms() == now_ms
+    clocks.pass_ms(4_000)
+    assert 1_000 <= clock.now_ms() - now_ms <= 1_005, "from where it had been"
+
+
 @pytest.mark.parametrize(("step_ms", "ahead_ms"), [(-HOUR, HOUR), (11 * MINUTE, -11 * MINUTE)])
 def test_an_hour_back_or_eleven_minutes_forward_hardly_shows(
     open_log: OpenLog, clock: Any, step_ms: int, ahead_ms: int

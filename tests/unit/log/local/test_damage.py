@@ -10,6 +10,7 @@ import pytest
 from tallymark.log import LocalLogWriter, LogDamaged, Outgoing
 from tallymark.log.local.disk import Disk
 from tallymark.log.local.reader import LocalLogReader
+from tallymark.log.local.record import HEADER_BYTES
 
 OpenLog = Callable[..., LocalLogWriter]
 ReaderOf = Callable[[], LocalLogReader]
@@ -156,10 +157,21 @@ def test_an_index_says_how_many_events_a_frame_holds_that_no_longer_reads(folder
 
 def test_where_neither_the_index_nor_the_segment_reads_both_are_named(folder: Path, reader_of: ReaderOf):
     segment, idx = (folder / f"{2:020d}.{kind}" for kind in ("seg", "idx"))
-    segment.write_bytes(b"x" + segment.read_bytes()[1:])
-    idx.write_bytes(bytes(idx.stat().st_size))
-    with pytest.raises(LogDamaged, match=rf"{segment.name}.*header fails its checksum.*entry of offset 2 fails"):
-        reader_of().append_ms(0, 2)
+    nothing = bytes(idx.stat().st_size)
+    good, reader = segment.read_bytes(), reader_of()
+    for place in range(HEADER_BYTES):
+        segment.write_bytes(good[:place] + bytes([good[place] ^ (1 << place % 8)]) + good[place + 1 :])
+        idx.write_bytes(nothing)
+        with pytest.raises(LogDamaged, match=rf"{segment.name}.*header fails its checksum.*entry of offset 2 fails"):
+            reader.append_ms(0, 2)
+        assert idx.read_bytes() == nothing, "mended with what does not read"
+
+
+def test_an_index_is_not_made_from_a_segment_under_the_name_of_another(folder: Path, reader_of: ReaderOf):
+    shutil.copy(folder / f"{0:020d}.seg", folder / f"{1:020d}.seg")
+    (folder / f"{1:020d}.idx").write_bytes(b"")
+    with pytest.raises(LogDamaged, match="the record here has offset 0"):
+        reader_of().append_ms(0, 1)
 
 
 def test_the_writer_does_not_open_over_damage_in_the_last_segment(folder: Path, open_log: OpenLog):
