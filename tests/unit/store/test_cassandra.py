@@ -205,6 +205,17 @@ def test_letters_are_written_in_batches_that_a_node_takes() -> None:
     assert [len(each) for each in sizes][:8] == [1] * 8
 
 
+def test_a_letter_of_a_batch_that_was_not_applied_is_neither_listed_nor_found() -> None:
+    store = opened(Server())
+    kept, left = (DeadLetter("pipeline", "why", which, 1, b"x", 0, 0, 0) for which in ("kept", "left"))
+    store.apply([replace(stretch(0, 1), dead=(kept,))], now_ms=1)
+    # What a driver writes before it dies.
+    store._dead._letters.write("events", LetterFacts(end=1), [left], epoch=1, now_ms=2)
+    (listed,) = store.list_dead_letters()
+    assert store.dead_letter(listed.letter_id) == kept
+    assert store.dead_letter(listed.letter_id + len(letters.BOOKS)) is None
+
+
 class Failing(Session):
     """Fails at a request, or where it is prepared."""
 
