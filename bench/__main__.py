@@ -7,7 +7,20 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import agent, cassandra, client, cluster, collector, end_to_end, idle, kafka, pipeline, report, startup
+from bench import (
+    agent,
+    cassandra,
+    client,
+    cluster,
+    collector,
+    end_to_end,
+    idle,
+    kafka,
+    pipeline,
+    report,
+    startup,
+    values,
+)
 from bench.figure import Conditions, Figure
 from bench.machine import machine, versions
 from bench.processes import Broken
@@ -21,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "end-to-end": end_to_end.measure,
     "client": client.measure,
     "agent": agent.measure,
+    "values": values.measure,
 }
 CLUSTER: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "cluster": cluster.measure,

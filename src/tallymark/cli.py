@@ -25,6 +25,7 @@ COMMANDS = {
     "dlq": ("dlq", "dead letters, what could not be counted and why: list, show"),
     "agent": ("agent", "send this machine's figures and its applications' metrics every second"),
     "load": ("load", "reproducible load, and a check of the counts to the unit"),
+    "size": ("size", "how many partitions, brokers and tasks a load needs"),
     "doctor": ("doctor", "check this machine, and say how to fix what is missing"),
     "settings": ("settings", "every setting with its value, origin and meaning"),
     "version": ("version", "the version of Tallymark and of what it runs on"),
