@@ -236,9 +236,17 @@ class CountingInCassandra(Counting):
         pass
 
 
-CountingInSqlite.TestCase.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
-TestCountingInSqlite = CountingInSqlite.TestCase
-CountingInMemory.TestCase.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
-TestCountingInMemory = CountingInMemory.TestCase
-CountingInCassandra.TestCase.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)
-TestCountingInCassandra = pytest.mark.usefixtures("cassandra")(CountingInCassandra.TestCase)
+def counting(kind: type[Counting], examples: int) -> type:
+    """The test case of a kind of store, with this many examples."""
+    made = type(f"{kind.__name__}{examples}", (kind,), {})
+    made.TestCase.settings = settings(max_examples=examples, stateful_step_count=20, deadline=None)
+    return made.TestCase
+
+
+on_cassandra = pytest.mark.usefixtures("cassandra")
+TestCountingInSqlite = counting(CountingInSqlite, 8)
+TestCountingInMemory = counting(CountingInMemory, 8)
+TestCountingInCassandra = on_cassandra(counting(CountingInCassandra, 4))
+TestCountingInSqliteLong = pytest.mark.long(counting(CountingInSqlite, 40))
+TestCountingInMemoryLong = pytest.mark.long(counting(CountingInMemory, 40))
+TestCountingInCassandraLong = on_cassandra(pytest.mark.long(counting(CountingInCassandra, 20)))

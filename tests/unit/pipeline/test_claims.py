@@ -93,7 +93,7 @@ def a_log(rng: random.Random) -> ListedLog:
     return ListedLog(records, slack_ms=max(clocks) * 1000)
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 8))])
 def test_any_history_of_cuts_crashes_zombies_and_lost_files_obeys_the_law(tmp_path, monkeypatch, block):
     monkeypatch.setattr(claim_table, "SMALLEST_BITS", 3)  # so that tables grow and forget all the time
     for seed in range(block * 125, block * 125 + 125):
