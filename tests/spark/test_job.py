@@ -38,6 +38,24 @@ def test_a_restart_goes_on_at_the_stores_positions_whatever_became_of_sparks_fil
     assert path.ledger().duplicate == 2
 
 
+def test_every_task_has_its_state_before_the_pipeline_says_ready(path, build):
+    path.append(views(build, range(5)), partition=0)
+    path.append(views(build, range(5, 8)), partition=1)
+    path.start()
+    path.wait_for(8)
+    path.stop()
+    shutil.rmtree(path.settings.claims_folder)
+    job = path.job()
+    job.prepare()  # `ready` is called by `run`, which comes after it
+    tables = sorted(file.name for file in path.settings.claims_folder.glob("*.claims"))
+    assert tables == ["0.claims", "1.claims"]
+    assert path.ledger().accepted == 8, "and nothing was counted meanwhile"
+    path.append(views(build, range(8)), partition=0)
+    path.start(job)
+    path.wait_for(16)
+    assert path.ledger().duplicate == 5, "what was rebuilt is what was lost"
+
+
 def test_batches_cut_small_give_the_same_counts(path, build):
     for start in range(0, 40, 4):
         path.append(views(build, range(start, start + 6)), partition=0)

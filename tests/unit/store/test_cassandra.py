@@ -1,5 +1,6 @@
 """What the store on Cassandra asks for, and what it makes of bad answers; on a server in memory."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,11 +15,13 @@ from tallymark.events.frame import MAX_FRAME_BYTES
 from tallymark.meters.model import BUILT_IN, EVENTS, METRICS, Meter
 from tallymark.query.live import news
 from tallymark.store import deltas
-from tallymark.store.cassandra import letters, making
+from tallymark.store.cassandra import letters, making, schema
 from tallymark.store.cassandra.connection import Link
 from tallymark.store.cassandra.failures import BEHIND_S, patiently
 from tallymark.store.cassandra.letters import LetterFacts, Letters
+from tallymark.store.cassandra.points import Points
 from tallymark.store.cassandra.store import CassandraStore
+from tallymark.store.grains import GRAINS
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreError, StoreUnreachable
 
@@ -187,6 +190,39 @@ def test_a_follower_hears_of_batches_that_were_pruned_while_it_read(monkeypatch:
     wanted = ("events", (), through)
     through, texts = news(follower, [wanted])
     assert (through, b'"gap":true' in (texts[wanted] or b"")) == (50, True)
+
+
+TIMES = {"window_s", "bucket_s", "at_ms", "found_ms"}
+
+
+def partition_keys() -> dict[str, list[str]]:
+    """Table -> the columns that say on which nodes a row lies."""
+    keys = {}
+    for table, definition in schema._TABLES.items():
+        found = re.search(r"PRIMARY KEY \((?:\(([^)]+)\)|(\w+))", definition)
+        assert found, table
+        keys[table] = [name.strip() for name in (found[1] or found[2]).split(",")]
+    return keys
+
+
+def test_no_partition_key_begins_with_a_time() -> None:
+    keys = partition_keys()
+    assert {f"points_{grain_s}" for grain_s in GRAINS} <= set(keys)
+    for table, columns in keys.items():
+        assert not TIMES & set(columns[:2]), table
+        # Where a time is part of it, what spreads comes before: else all that is written now goes to the same nodes.
+        if TIMES & set(columns):
+            assert columns[:3] == ["store", "meter", "shard"], table
+
+
+def test_what_is_counted_in_one_minute_is_spread_over_all_shards() -> None:
+    rows = [(1, f"series {number}", 60, 1, 0, *[None] * 5) for number in range(1_000)]
+    frame = pl.DataFrame(rows, schema=deltas.SCHEMA, orient="row")
+    placed = Points(None, "store", 16).placed(frame, GRAINS[0])  # type: ignore[arg-type]
+    by_place = placed.group_by("meter", "shard", "window_s").len()
+    assert by_place.height == 16
+    assert by_place["window_s"].n_unique() == 1
+    assert int(by_place["len"].max()) < 1_000 / 16 * 2  # type: ignore[arg-type]
 
 
 def test_letters_are_written_in_batches_that_a_node_takes() -> None:
