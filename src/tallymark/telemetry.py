@@ -1,4 +1,9 @@
-"""Every metric: one registry, one vocabulary. Names are `tallymark_<stage>_<what>_<unit>`; counters start at zero."""
+"""The registry of metrics, and all of them but the pipeline's own (`pipeline/sink.py`).
+
+Names are `tallymark_<stage>_<what>_<unit>`, those of clients `tallymark_client…`. A metric without labels starts at
+zero, one with labels where its stage knows them beforehand and makes them; the others (paths and statuses of answers,
+bytes freed of a stream) come with the first of their kind.
+"""
 
 from typing import NamedTuple
 

@@ -150,6 +150,13 @@ def test_commands_and_their_options_exist(page: str) -> None:
             parser.parse_intermixed_args(_with_relative_times(arguments))
 
 
+def test_the_modules_that_import_spark_are_those_that_are_named() -> None:
+    imports = re.compile(r"^(?:from|import) pyspark", re.MULTILINE)
+    found = {path.name for path in SOURCES if imports.search(path.read_text(encoding="utf-8"))}
+    (row,) = [cells for cells in rows(PAGES["CONTRIBUTING.md"]) if "import Spark" in cells[-1]]
+    assert set(re.findall(r"`(\w+\.py)`", row[-1])) == found
+
+
 # Everything there is has its place in the documents
 
 

@@ -77,6 +77,8 @@ class Forwarder:
         self._nodes = nodes
         self._stop = stop
         self._answered = answered
+        for outcome in ("answered", "away", "timeout"):
+            telemetry.COLLECTOR_FORWARDED.labels(outcome)
         self._idle: defaultdict[Address, list[_Connection]] = defaultdict(list)
 
     def close(self) -> None:

@@ -14,7 +14,8 @@ DAY_S = 86_400
 LONGEST = {"mo": 120, "d": 3660}
 
 _STEP = re.compile(r"([0-9]{1,7})(s|m|h|d|mo)")
-# What the store keeps, coarsest first: the coarsest one that all edges fall on is read.
+# Steps to read in, coarsest first: the coarsest one that all edges fall on is read. The store keeps days, hours and
+# minutes; quarters of an hour, on which midnights of some zones fall (Kathmandu: 18:15 UTC), it puts together.
 _GRAINS_S = (DAY_S, 3600, 900, MINUTE_S)
 
 

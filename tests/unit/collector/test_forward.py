@@ -133,6 +133,12 @@ def test_requests_and_answers_pass_through(collector: Any) -> None:
     assert collector.get("/large").body == b"".join(b"%x" % (number % 16) * 4096 for number in range(100))
 
 
+def test_what_became_of_forwarded_requests_is_counted_from_zero(collector: Any) -> None:
+    exposed = collector.get("/metrics").body.decode()
+    for outcome in ("answered", "away", "timeout"):
+        assert f'tallymark_collector_forwarded_total{{outcome="{outcome}"}}' in exposed
+
+
 def test_the_meaning_of_a_refusal_is_told_also_while_no_query_service_is_up(collector: Any) -> None:
     refusal = collector.get("/v1/meters")
     assert (refusal.status, refusal.json["code"]) == (503, "query_away")
