@@ -129,6 +129,15 @@ def test_the_offsets_are_those_of_the_commit() -> None:
     assert (first.offsets, second.offsets) == ({0: 0}, {0: 1})
 
 
+def test_of_several_frames_the_last_offset_is_told() -> None:
+    # Whoever waits for the counts waits for all of its events.
+    rng = np.random.default_rng(5)
+    log = MemoryLog(2)
+    (outcome,) = commit(log, [request([rng.bytes(120).hex() for _ in range(20_000)])])
+    assert outcome.offsets == {number: at.end - 1 for number, at in log.positions().items()}
+    assert min(outcome.offsets.values()) > 0
+
+
 def test_what_waits_at_the_close_is_written() -> None:
     log = MemoryLog(2)
 

@@ -213,19 +213,23 @@ def test_a_clock_that_is_wrong_is_corrected(collector: Any) -> None:
 def test_what_the_log_cannot_take_now_is_retryable_and_the_rest_is_accepted(collector: Any) -> None:
     collector.log.refusing[1] = "disk full"
     events = [{"event": "view", "id": str(number)} for number in range(50)]
-    reply = collector.post([*events, {"event": "no spaces"}])
+    reply = collector.post([*events[:25], {"event": "no spaces"}, *events[25:]])
     taken = {row["id"] for row in collector.events()}
     assert 0 < len(taken) < 50
     assert reply.status == 202
     assert (reply.json["accepted"], reply.json["rejected"]) == (len(taken), 51 - len(taken))
+    assert [error["index"] for error in reply.json["errors"]] == sorted(
+        error["index"] for error in reply.json["errors"]
+    )
     again = [error for error in reply.json["errors"] if error["retryable"]]
-    assert {str(error["index"]) for error in again} == {event["id"] for event in events} - taken
+    places = [*events[:25], None, *events[25:]]
+    assert {places[error["index"]]["id"] for error in again} == {event["id"] for event in events} - taken
     assert {error["code"] for error in again} == {"not_durable"}
     assert "disk full" in again[0]["detail"]
     # Only what is refused for good is a dead letter; the others come again.
     assert [letter.reason for letter in collector.letters()] == ["bad_event"]
     collector.log.refusing.clear()
-    resent = collector.post([events[error["index"]] for error in again])
+    resent = collector.post([places[error["index"]] for error in again])
     assert resent.json["accepted"] == len(again)
     assert {row["id"] for row in collector.events()} == {event["id"] for event in events}
 

@@ -52,6 +52,23 @@ def test_of_equally_common_keys_the_first_by_name_get_columns() -> None:
     assert json.loads(events["rest"].to_pylist()[0]) == {f"k{number:02}": number for number in range(64, 70)}
 
 
+def test_commoner_keys_go_before_rarer_ones() -> None:
+    often, twice, once = (
+        {f"{kind}{n:02}": n for n in range(count)} for kind, count in (("o", 30), ("t", 40), ("e", 90))
+    )
+    events = batch(often | twice, often | twice, often | once)
+    assert sorted(props(events)) == [f"prop.o{n:02}" for n in range(30)] + [f"prop.t{n:02}" for n in range(34)]
+
+
+def test_requests_with_and_without_corrected_times_keep_their_own() -> None:
+    corrected = Accepted([Event("view", "1"), Event("view", "2")], [0, 1], [5, 6], [3, 0], 8, set())
+    plain = Accepted([Event("view", "3")], [0], [7], None, 9, set())
+    events = columns.batch([plain, corrected, plain])
+    assert events["shift"].to_pylist() == [0, 3, 0, 0]
+    assert events["time"].to_pylist() == [7, 5, 6, 7]
+    assert events["received"].to_pylist() == [9, 8, 8, 9]
+
+
 class Watched(dict[str, Any]):
     """Counts how often it is asked for a key."""
 

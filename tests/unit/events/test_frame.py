@@ -129,6 +129,7 @@ def test_another_version_is_named_and_refused() -> None:
         (lambda b: stream(b, times=0), "without a record batch"),
         (lambda b: stream(b, times=2), "more than one record batch"),
         (lambda b: stream(b.drop_columns(["hash_low"])), "without column hash_low"),
+        (lambda b: stream(b.set_column(5, "time", b["id"])), "without column time of type int64"),
         (lambda b: stream(b.append_column("surprise", b["id"])), "unknown column surprise"),
         (lambda b: stream(b.append_column("prop.x", pa.array([b"x"]))), "unknown column prop.x"),
         (lambda b: stream(b.append_column("values", b["id"])), "values is not of type"),

@@ -1,11 +1,14 @@
 """Ids: the hash tells events apart, and made ids are stable where they can be."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallymark.events import ids
 from tallymark.events.ids import content, from_key, hashes, random_ids
 from tallymark.events.model import Event
 
@@ -30,6 +33,13 @@ def test_random_ids_are_distinct() -> None:
     made = random_ids(1000)
     assert len(set(made)) == 1000
     assert {len(each) for each in made} == {32}
+    assert not any(one[1:] == other[:-1] for one, other in pairwise(made)), "nor parts of one another"
+
+
+def test_no_hash_is_0_since_that_marks_a_free_slot_in_the_claim_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids, "xxh3_128_digest", lambda text: bytes(16))
+    high, low = hashes("main", ["view"], ["1"])
+    assert (high.tolist(), low.tolist()) == ([1], [0])
 
 
 def test_ids_of_a_key_are_those_of_the_release_before() -> None:

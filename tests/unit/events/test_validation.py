@@ -61,6 +61,9 @@ def test_the_examples_of_the_contract() -> None:
         ({"time": NOW // 1000}, "too_old", "looks like seconds"),
         ({"time": NOW + 300_001}, "too_new", "300.0 s ahead of now; events.accept_future_s = 300"),
         ({"time": "2262-04-12T00:00:00Z"}, "too_new", "ahead"),
+        ({"sent_at": "never"}, "bad_time", "`sent_at`: 'never'"),
+        ({"sent_at": "never", "time": NOW}, "bad_time", "`sent_at`: 'never'"),
+        ({"resent": "never"}, "bad_time", "`resent`: 'never'"),
         ({"value": "1"}, "bad_value", "a text"),
         ({"value": True}, "bad_value", "a boolean"),
         ({"value": 10**400}, "bad_number", "beyond a 64-bit float"),
@@ -71,6 +74,7 @@ def test_the_examples_of_the_contract() -> None:
         ({"values": {f"{n:03}" + "ключ" * 31: 1 for n in range(4000)}}, "bad_values", "bytes; at most 524,288"),
         ({"props": "x"}, "bad_props", "a text"),
         ({"props": {"a": {}}}, "bad_props", "flat"),
+        ({"props": {"a": []}}, "bad_props", "an array; `props` is flat"),
         ({"props": {"": 1}}, "bad_props", "0 characters"),
         ({"props": {"k" * 129: 1}}, "bad_props", "129 characters"),
         ({"props": {str(n): n for n in range(65)}}, "bad_props", "65 entries; at most 64"),
@@ -121,7 +125,9 @@ def test_what_is_just_within_the_rules(change: dict[str, Any]) -> None:
     assert codes(judge([GOOD, {**GOOD, **change}])) == []
 
 
-values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+# Only what JSON can say: one NaN or Infinity spoils a whole array, and then nothing in it can be told apart.
+numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+values = st.none() | st.booleans() | numbers | st.text(max_size=5)
 fields = {
     "event": st.sampled_from(["view", "a b", ""]) | values,
     "id": st.text(max_size=3) | values,
@@ -180,6 +186,17 @@ def test_arbitrary_bytes_are_refused_in_an_orderly_way(body: bytes, lines: bool)
         assert all("\0" not in text for event in accepted.events for text in [event.id or "", *(event.props or {})])
 
 
+def test_in_bulk_and_one_by_one_tell_the_same_of_good_events() -> None:
+    good = [{**GOOD, "props": {"a": 1}}, {**GOOD, "time": NOW - 1, "props": {"b": 2}}]
+    quick, slow = judge(good), judge([*good, {"event": ""}])
+    assert quick.refusals == []
+    assert codes(slow) == [(2, "bad_event")]
+    assert slow.events == quick.events
+    assert slow.keys == quick.keys == {"a", "b"}
+    assert slow.times == quick.times == [NOW, NOW - 1]
+    assert quick.size_bytes == len(json.dumps(good))
+
+
 def test_lines_are_told_apart_and_blank_ones_skipped() -> None:
     accepted = judge(b'\n{"event":"a","id":"1"}\r\n\n{"event":"b" "id":"2"}\n{"event":"c","id":"3"}', lines=True)
     assert [event.event for event in accepted.events] == ["a", "c"]
@@ -194,6 +211,20 @@ def test_an_envelope_says_when_it_was_sent() -> None:
 
 def test_a_property_called_events_does_not_make_an_envelope() -> None:
     assert codes(judge({**GOOD, "props": {"events": 1}})) == []
+
+
+def test_an_event_with_a_field_called_events_is_no_envelope_but_a_mistake() -> None:
+    assert codes(judge({**GOOD, "events": [GOOD]})) == [(0, "unknown_field")]
+
+
+def test_white_space_may_come_before_an_array() -> None:
+    assert len(judge(b" \r\n\t" + json.dumps([GOOD, GOOD]).encode()).events) == 2
+    assert codes(judge(b"\n" + json.dumps([GOOD, {"event": ""}]).encode())) == [(1, "bad_event")]
+
+
+def test_half_a_surrogate_is_called_that() -> None:
+    (refusal,) = judge(b'{"event":"view"}\n{"event":"view","id":"\\ud800"}', lines=True).refusals
+    assert (refusal.code, "a surrogate" in refusal.detail) == ("bad_json", True)
 
 
 def test_a_future_clock_is_corrected_before_the_window_is_checked() -> None:
