@@ -214,6 +214,26 @@ def test_after_an_answer_was_broken_off_the_next_snapshot_is_a_new_one(store, mo
         errors.append(error)
 
 
+def test_values_of_one_minute_that_come_in_several_folds_add_up(store):
+    money = store.put_meter(Meter("money", ("sale",), compute=("count", "sum", "min", "max"), decimals=2), now_ms=0)
+    values = [  # exact_high, exact_low, min and max: none, nearly a carry, the carry, a debt
+        (None, None, None, None),
+        (0, 2**32 - 1, 7.0, 7.0),
+        (0, 5, 3.0, 9.0),
+        (-1, 1, None, None),
+    ]
+    for number, (high, low, least, most) in enumerate(values):
+        row = (money.meter_id, "", 60, 1, 0 if high is None else 1, None, high, low, least, most)
+        blob = deltas.encode(pl.DataFrame([row], deltas.SCHEMA, orient="row"))
+        ledger = Ledger(accepted=1, counted=1)
+        result = StretchResult(Stretch(0, number, number + 1), "log", 1, (money.meter_id,), blob, ledger)
+        store.apply([result], now_ms=1)
+        assert store.fold(most_points=10).points > 0
+    with store.snapshot() as snapshot:
+        found = snapshot.read(money, where={}, by=(), start_s=None, end_s=None, step_s=60)
+    assert found.rows() == [(60, 4, 3, None, 0, 5, 3.0, 9.0)]
+
+
 def test_an_unknown_label_is_refused_by_name(store: Store) -> None:
     events = store.meter("events")
     with store.snapshot() as snapshot, pytest.raises(StoreError, match="has no label video; it has event"):

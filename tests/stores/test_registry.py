@@ -51,6 +51,16 @@ def test_a_deleted_meter_defined_again_counts_from_zero(store: Store) -> None:
     assert again.meter_id != first.meter_id
 
 
+def test_a_deleted_meter_is_no_longer_live_at_the_next_look(store: Store, stores: Any) -> None:
+    store.put_meter(VIEWS, now_ms=5)
+    other = stores.open()
+    for seen in (store, other):
+        assert "views" in [each.meter.name for each in seen.live_meters().meters]
+    store.delete_meter("views", now_ms=6)
+    for seen in (store, other):
+        assert [each.meter.name for each in seen.live_meters().meters] == ["events", "metrics"]
+
+
 def test_an_unknown_name_is_answered_with_the_nearest(store: Store) -> None:
     store.put_meter(VIEWS, now_ms=5)
     with pytest.raises(UnknownMeter, match="did you mean views"):

@@ -67,6 +67,15 @@ def test_a_late_delta_into_a_quiet_day_whose_hours_have_passed(store: Store) -> 
     assert sums(store) == [1] * 8
 
 
+def test_a_late_delta_into_a_rolled_day(store: Store) -> None:
+    count(store, ("a", MIDNIGHT + 8 * HOUR_S))
+    roll(store, MIDNIGHT + 2 * DAY_S)
+    assert store.marks().days_through > MIDNIGHT
+    for late in (("a", MIDNIGHT + 8 * HOUR_S), ("b", MIDNIGHT + 9 * HOUR_S)):
+        count(store, late)
+    assert sums(store) == [3] * 8
+
+
 def test_a_series_made_while_its_hour_is_being_rolled(store: Store) -> None:
     count(store, ("a", MIDNIGHT), ("b", MIDNIGHT))
     roll(store, MIDNIGHT + HOUR_S + 120, slices=1, slice_series=2)  # of three: a, b and the sum

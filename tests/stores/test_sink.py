@@ -114,6 +114,22 @@ def test_a_stretch_with_nothing_fresh_still_moves_the_position(store: Store) -> 
         assert snapshot.ledger()[0].missing == 0
 
 
+def test_every_term_of_the_ledger_is_added_up(store: Store) -> None:
+    one, other = Ledger(1, 2, 3, 4, 5, 6, 7), Ledger(70, 60, 50, 40, 30, 20, 10)
+    store.apply([result(0, 5, ledger=one), result(0, 3, partition=1, ledger=one)], now_ms=NOW_MS)
+    store.apply([result(5, 9, ledger=other)], now_ms=NOW_MS)
+    with store.snapshot() as snapshot:
+        assert snapshot.ledger() == {0: Ledger(71, 62, 53, 44, 35, 26, 17), 1: one}
+
+
+def test_records_that_were_buried_are_known_by_their_offset(store: Store, stores: Any) -> None:
+    store.apply([result(0, 3)], now_ms=NOW_MS)
+    store.apply([result(3, 4, buried=True), result(4, 6), result(0, 1, partition=1, buried=True)], now_ms=NOW_MS)
+    store.apply([result(6, 7, buried=True)], now_ms=NOW_MS)
+    for seen in (store, stores.open()):
+        assert (seen.buried(0), seen.buried(1), seen.buried(2)) == ([3, 6], [0], [])
+
+
 def test_dead_letters_come_once_and_are_counted_for_ever(store: Store) -> None:
     letters = tuple(
         DeadLetter("pipeline", "frame_damaged", "bad crc", 3, b"x" * 100, NOW_MS, 0, place) for place in (1, 2)
