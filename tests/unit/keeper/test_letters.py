@@ -63,6 +63,16 @@ def test_each_letter_comes_once(store: SqliteStore, writer: LocalLogWriter, stre
     assert store.dead_letter_counts() == {("collector", "bad_time"): 4}
 
 
+def test_it_says_whether_more_waits(
+    store: SqliteStore, writer: LocalLogWriter, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tallymark.keeper.letters.MAX_EVENTS", 1)
+    for number in range(3):
+        refuse(writer, letter(number))
+    assert [take_in_letters(store, stream) for _ in range(4)] == [True, True, False, False]
+    assert len(store.dead_letters()) == 3
+
+
 def test_a_letter_that_does_not_read_is_kept_as_it_is(
     store: SqliteStore, writer: LocalLogWriter, stream: Stream
 ) -> None:
