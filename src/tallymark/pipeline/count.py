@@ -202,12 +202,20 @@ def measure(events: Decoded, matched: pl.Series | None, registered: RegisteredMe
 def _aggregated(rows: pl.DataFrame, registered: RegisteredMeter) -> pl.DataFrame:
     meter = registered.meter
     keys = [f"label{number}" for number in range(len(meter.labels))]
-    grouped = rows.group_by([*keys, "bucket_s"]).agg(aggregates(set(meter.compute), meter.decimals))
+    compute = set(meter.compute)
     series = pl.concat_str(keys, separator="\0") if keys else pl.lit("")
-    return grouped.select(
-        pl.lit(registered.meter_id, pl.Int32).alias("meter"),
-        series.alias("series"),
-        *(name for name in deltas.SCHEMA if name not in ("meter", "series")),
+    # What is usable becomes columns first: within the aggregates it would be worked out again wherever it is used.
+    return (
+        rows.lazy()
+        .with_columns(usable(meter.decimals) if compute - {"count"} else ())
+        .group_by([*keys, "bucket_s"])
+        .agg(aggregates(compute, meter.decimals))
+        .select(
+            pl.lit(registered.meter_id, pl.Int32).alias("meter"),
+            series.alias("series"),
+            *(name for name in deltas.SCHEMA if name not in ("meter", "series")),
+        )
+        .collect()
     )
 
 
@@ -215,8 +223,19 @@ def _label(name: str) -> pl.Expr:
     return pl.col("event") if name == "event" else pl.col(text_column(name)).fill_null("")
 
 
+def usable(decimals: int | None) -> list[pl.Expr]:
+    """The column `number` without what counts as no value, and with `decimals` the same in whole `units`."""
+    number = finite(pl.col("number"))
+    number = pl.when(number.abs() < LARGEST).then(number)
+    if decimals is None:
+        return [number.alias("number")]
+    units = exact.units(number, decimals)
+    units = pl.when(units.abs() < LARGEST_EXACT).then(units).cast(pl.Int64)
+    return [pl.when(units.is_not_null()).then(pl.col("number")).alias("number"), units.alias("units")]
+
+
 def aggregates(compute: set[str], decimals: int | None) -> list[pl.Expr]:
-    """Count events and values apart: a missing value must not poison min, max or avg."""
+    """Of usable numbers. Count events and values apart: a missing value must not poison min, max or avg."""
     nothing = {
         "n_value": pl.lit(0, pl.Int64),
         "sum": pl.lit(None, pl.Float64),
@@ -227,15 +246,10 @@ def aggregates(compute: set[str], decimals: int | None) -> list[pl.Expr]:
     }
     columns = {"n": pl.len().cast(pl.Int64), **nothing}
     if compute - {"count"}:
-        number = finite(pl.col("number"))
-        number = pl.when(number.abs() < LARGEST).then(number)
+        number, units = pl.col("number"), pl.col("units")
         if decimals is not None:
-            units = exact.units(number, decimals)
-            usable = units.abs() < LARGEST_EXACT
-            number = pl.when(usable).then(number)
-            whole = pl.when(usable).then(units).cast(pl.Int64)
-            for part, total in zip(exact.PARTS, exact.summed(whole), strict=True):
-                columns[part] = pl.when(whole.count() > 0).then(total)
+            for part, total in zip(exact.PARTS, exact.summed(units), strict=True):
+                columns[part] = pl.when(units.count() > 0).then(total)
         columns["n_value"] = number.count().cast(pl.Int64)
         if decimals is None and compute & {"sum", "avg"}:
             columns["sum"] = _or_null(number, "sum")
