@@ -14,7 +14,7 @@ from tallymark.pipeline.aside import letters, maybe_duplicates
 from tallymark.pipeline.claims import Claims
 from tallymark.pipeline.decode import MOST_VALUES, Decoded, slices
 from tallymark.pipeline.needs import needs
-from tallymark.pipeline.properties import PropertyColumns, finite, number_column, text_column
+from tallymark.pipeline.properties import PropertyColumns, number_column, text_column
 from tallymark.store import deltas, exact
 from tallymark.store.model import DeadLetter, Ledger, RegisteredMeter
 
@@ -49,7 +49,7 @@ class Tally:
         self.dead: list[DeadLetter] = []
         self.names: list[pl.Series] = []
         """of the fresh events"""
-        self._merged = deltas.empty()
+        self._merged = 0
         self._parts: list[pl.DataFrame] = []
         self._waiting = 0
 
@@ -57,12 +57,13 @@ class Tally:
         self._parts += parts
         self._waiting += sum(part.height for part in parts)
         # Only when as much has come as there is: so each row is merged a few times, however many slices there are.
-        if self._waiting > max(MOST_VALUES, self._merged.height):
-            self._merged, self._parts, self._waiting = deltas.merge([self._merged, *self._parts]), [], 0
+        if self._waiting > max(MOST_VALUES, self._merged):
+            self._parts = [deltas.merge(self._parts)]
+            self._merged, self._waiting = self._parts[0].height, 0
 
     def deltas(self, *, without: Collection[int]) -> pl.DataFrame:
         """A meter that failed on one slice counts nothing of the others either."""
-        merged = deltas.merge([self._merged, *self._parts])
+        merged = deltas.merge(self._parts)
         return merged.filter(~pl.col("meter").is_in(list(without))) if without else merged
 
 
@@ -225,8 +226,8 @@ def _label(name: str) -> pl.Expr:
 
 def usable(decimals: int | None) -> list[pl.Expr]:
     """The column `number` without what counts as no value, and with `decimals` the same in whole `units`."""
-    number = finite(pl.col("number"))
-    number = pl.when(number.abs() < LARGEST).then(number)
+    number = pl.col("number")
+    number = pl.when(number.abs() < LARGEST).then(number)  # neither for what is infinite nor for what is no number
     if decimals is None:
         return [number.alias("number")]
     units = exact.units(number, decimals)

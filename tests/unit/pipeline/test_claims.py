@@ -387,3 +387,31 @@ def test_a_private_table_is_not_used_for_a_start_further_back(tmp_path):
     for start, end in ((20, 30), (30, 40), (5, 25)):
         assert run(tmp_path, log, start, end, lock=waiting(tmp_path, clock, [])) == [False] * (end - start)
     stopped.release()
+
+
+def test_a_table_from_before_the_window_is_not_caught_up_over_records_that_are_gone(tmp_path):
+    log = ListedLog([(n, n % 7 + 2) for n in range(40)])
+    run(tmp_path, log, 0, 5)
+    log.first = 33
+    log.read.clear()
+    assert run(tmp_path, log, 36, 40) == [False, False, False, False]  # 33 to 35 hold other ids
+    assert log.read == [(33, 36)]
+
+
+def test_a_side_file_that_does_not_follow_the_table_is_not_merged(tmp_path, monkeypatch):
+    """Two processes with tables in memory, since the disk is full: the other one has counted what lies between."""
+
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", no_space)
+    log = ListedLog([(n // 10, n % 15) for n in range(30)])
+    run(tmp_path, log, 0, 5)
+    run(tmp_path, log, 5, 10)
+    first = dict(claim_table._opened)
+    claim_table._opened.clear()
+    run(tmp_path, log, 10, 15)
+    run(tmp_path, log, 15, 20)
+    claim_table._opened.clear()
+    claim_table._opened.update(first)
+    assert run(tmp_path, log, 20, 30) == law(log.records)[20:]
