@@ -77,3 +77,8 @@ def test_frames_with_and_without_strays_are_read_together(build):
     records = [build.record(events, number) for number, events in enumerate(frames)]
     decoded = decode(records, needs=Needs.of_every_event(["x"]))
     assert decoded.table["text:x"].to_list() == ["a", "1", "b", "c"]
+
+
+@pytest.mark.parametrize("text", ["inf", "-inf", "nan", "1e999"])
+def test_text_that_reads_as_no_finite_number_is_beside_a_number_null(build, text):
+    assert kept(build, "x >= 0 or x < 0", [build.event("1", x=text)]) == [False]
