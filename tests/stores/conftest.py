@@ -232,7 +232,7 @@ class _DyingSession:
         self,
         session: cassandra_connection.Session,
         fuse: Fuse,
-        is_read: Callable[[Any], bool] = lambda statement: False,
+        is_read: Callable[[Any], bool],
     ) -> None:
         self._session = session
         self._fuse = fuse
@@ -257,7 +257,12 @@ class _DyingSession:
 
 
 def _dying_cassandra(fuse: Fuse) -> cassandra_connection.Connect:
-    return lambda address: _DyingSession(cassandra_connection.connect(address), fuse)
+    return lambda address: _DyingSession(cassandra_connection.connect(address), fuse, _is_select)
+
+
+def _is_select(statement: Any) -> bool:
+    prepared = getattr(statement, "prepared_statement", None)
+    return prepared is not None and prepared.query_string.lstrip().upper().startswith("SELECT")
 
 
 def open_stores(kind: str, folder: Path) -> Stores:
