@@ -234,6 +234,20 @@ def test_values_of_one_minute_that_come_in_several_folds_add_up(store):
     assert found.rows() == [(60, 4, 3, None, 0, 5, 3.0, 9.0)]
 
 
+def test_series_are_found_by_one_of_their_labels(store: Store) -> None:
+    views = store.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=0)
+    series = [deltas.SEPARATOR.join(labels) for labels in (("A", "KR"), ("B", "KR"), ("A", "US"))]
+    rows = [(views.meter_id, each, 60, n, 0, *[None] * 5) for n, each in enumerate(series, start=1)]
+    blob = deltas.encode(pl.DataFrame(rows, deltas.SCHEMA, orient="row"))
+    ledger = Ledger(accepted=6, counted=6)
+    store.apply([StretchResult(Stretch(0, 0, 6), "log", 1, (views.meter_id,), blob, ledger)], now_ms=1)
+    store.fold(most_points=100)
+    with store.snapshot() as snapshot:
+        for label, value, n in (("country", "KR", 3), ("video", "A", 4), ("country", "US", 3), ("video", "B", 2)):
+            found = snapshot.read(views, where={label: [value]}, by=(), start_s=None, end_s=None, step_s=None)
+            assert found["n"].to_list() == [n]
+
+
 def test_an_unknown_label_is_refused_by_name(store: Store) -> None:
     events = store.meter("events")
     with store.snapshot() as snapshot, pytest.raises(StoreError, match="has no label video; it has event"):

@@ -144,6 +144,14 @@ def test_dead_letters_come_once_and_are_counted_for_ever(store: Store) -> None:
     assert store.dead_letter_counts() == {("pipeline", "frame_damaged"): 6}
 
 
+def test_letters_within_their_room_are_not_dropped_at_the_next_pruning(store: Store) -> None:
+    letters = tuple(DeadLetter("pipeline", "why", "", 1, b"x" * 100, NOW_MS, 0, place) for place in range(3))
+    store.apply([result(0, 4, dead=letters)], now_ms=NOW_MS)
+    dropped = [store.prune(now_ms=NOW_MS, journal_keep_ms=0, letter_bytes=150).letters for _ in range(2)]
+    assert dropped == [2, 0]
+    assert [letter for _, letter in store.dead_letters()] == [letters[2]]
+
+
 def test_when_the_last_dead_letter_came_is_when_it_was_found_however_old_the_record(store: Store) -> None:
     assert store.last_dead_letters_ms() == {}
     for start, found_ms in ((0, NOW_MS), (1, NOW_MS + 5), (2, NOW_MS - 7)):

@@ -72,6 +72,23 @@ def test_one_that_lost_it_stands_by_and_gets_it_again(caplog: pytest.LogCaptureF
     assert caplog.text.count("has taken over") == 1
 
 
+def test_an_answer_that_comes_after_the_lease_was_lost_is_not_believed() -> None:
+    leases = Leases()
+    turn = Turn(leases, lease_s=9, holder="this")
+    turn.take()
+    lease = leases.given[0]
+    take = lease.take
+
+    def take_slowly() -> bool:
+        had = take()
+        turn.lose()  # meanwhile another thread's write was fenced
+        return had
+
+    lease.take = take_slowly  # type: ignore[method-assign]
+    turn.take()
+    assert not turn.ours
+
+
 def test_only_the_one_whose_turn_it_is_does_its_duties() -> None:
     leases, now, done = Leases(), [0.0], []
     leases.holder = "another"

@@ -1,4 +1,4 @@
-"""A fold that is broken off, or done by two keepers at once, counts every delta once, by series and in the sums."""
+"""Folds and rolls that are broken off or done by two keepers at once count every delta once, by series and in sums."""
 
 import sqlite3
 from collections.abc import Callable
@@ -20,8 +20,9 @@ from tallymark.store.sqlite.store import SqliteStore
 SERIES = ("a", "b", "c")
 HOURS = (0, 3600)
 BATCHES = 2
-EACH = 5
-"""events of a series in an hour, in each batch"""
+EACH = 100
+"""events of a series in an hour, in each batch; of two writes at once Cassandra keeps the one with the larger bytes, \
+which for 200 and 300 is that of 200"""
 
 
 class Stores(Protocol):
@@ -68,12 +69,16 @@ def make_stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int
 
 def filled(store: Store) -> None:
     for number in range(BATCHES):
-        cells = [(1, series, hour, EACH, 0, *[None] * 5) for series in SERIES for hour in HOURS]
-        count = EACH * len(cells)
-        frame = pl.DataFrame(cells, schema=deltas.SCHEMA, orient="row")
-        stretch = Stretch(0, number, number + 1)
-        ledger = Ledger(accepted=count, counted=count)
-        store.apply([StretchResult(stretch, "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)
+        apply_batch(store, number)
+
+
+def apply_batch(store: Store, number: int) -> None:
+    cells = [(1, series, hour, EACH, 0, *[None] * 5) for series in SERIES for hour in HOURS]
+    count = EACH * len(cells)
+    frame = pl.DataFrame(cells, schema=deltas.SCHEMA, orient="row")
+    stretch = Stretch(0, number, number + 1)
+    ledger = Ledger(accepted=count, counted=count)
+    store.apply([StretchResult(stretch, "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)
 
 
 def fold_all(store: Store, most_points: int = 1000) -> None:
@@ -81,9 +86,13 @@ def fold_all(store: Store, most_points: int = 1000) -> None:
         pass
 
 
-def assert_exact(store: Store) -> None:
+def roll_slice(store: Store, slice_series: int = 1) -> bool:
+    return store.roll(now_ms=2 * 86_400_000, delay_s=0, slice_series=slice_series)
+
+
+def assert_exact(store: Store, batches: int = BATCHES) -> None:
     """By series, which the points give, and over all, which the sums give."""
-    each = BATCHES * EACH
+    each = batches * EACH
     with store.snapshot() as snapshot:
         question: dict[str, Any] = {"where": {}, "start_s": None, "end_s": None}
         found = snapshot.read(store.meter("events"), by=("event",), step_s=3600, **question)
@@ -146,5 +155,75 @@ def meet_at(stores: Stores, moment: int, slices_before: int, all_of_it: bool) ->
     assert keeper.marks().folded == keeper.journal_end()
     for store in (keeper, other):
         assert_exact(store)
+        store.close()
+    return len(seen)
+
+
+def test_a_fold_that_another_keeper_ends_takes_no_batch_that_came_later(make_stores: Callable[[int], Stores]) -> None:
+    stores = make_stores(0)
+    first, second = stores.open(), stores.open()
+    filled(first)
+    first.fold(most_points=len(HOURS) + 1)
+    apply_batch(first, BATCHES)
+    fold_all(second)
+    assert second.marks().folded == BATCHES
+    for folded in (BATCHES, BATCHES + 1):
+        assert second.marks().folded == folded
+        assert_exact(second, BATCHES + 1)
+        fold_all(second)
+
+
+def test_no_hour_is_rolled_from_half_a_fold(make_stores: Callable[[int], Stores]) -> None:
+    stores = make_stores(0)
+    first, second = stores.open(), stores.open()
+    filled(first)
+    first.fold(most_points=1)
+    slices = 0
+    while roll_slice(second):
+        slices += 1
+        for store in (first, second):
+            assert_exact(store)
+    assert slices > len(HOURS)
+    fold_all(second)
+    assert_exact(second)
+
+
+@pytest.mark.parametrize("rolls", [False, True], ids=["folds", "folds and rolls"])
+def test_another_keeper_at_work_at_any_moment_of_a_roll_changes_no_count(
+    make_stores: Callable[[int], Stores], rolls: bool
+) -> None:
+    moment = met = 0
+    while met == moment:
+        moment += 1
+        met = meet_a_roll_at(make_stores(moment), moment, rolls)
+    assert moment > 2, "the two hardly met"
+
+
+def meet_a_roll_at(stores: Stores, moment: int, rolls: bool) -> int:
+    """Lets another keeper fold a late batch before this statement of a roll; how many the roll came to by then."""
+    seen: list[None] = []
+    watching = False
+
+    def before() -> None:
+        if watching and len(seen) < moment:
+            seen.append(None)
+            if len(seen) == moment:
+                fold_all(other)
+                while rolls and roll_slice(other, slice_series=1000):
+                    pass
+
+    keeper, other = stores.open(before), stores.open()
+    filled(keeper)
+    fold_all(keeper)
+    apply_batch(keeper, BATCHES)
+    watching = True
+    while len(seen) < moment and roll_slice(keeper, slice_series=1000):
+        pass
+    watching = False
+    fold_all(keeper)
+    while roll_slice(keeper, slice_series=1000):
+        assert_exact(keeper, BATCHES + 1)
+    for store in (keeper, other):
+        assert_exact(store, BATCHES + 1)
         store.close()
     return len(seen)
