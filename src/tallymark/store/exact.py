@@ -27,11 +27,13 @@ def whole(high: int | None, low: int | None) -> int | None:
 
 
 def units(number: pl.Expr, decimals: int) -> pl.Expr:
-    """The whole number of units that is nearest to each float.
+    """The whole number of units that is nearest to each float, of two that are equally near the even one.
 
     What is before the point and what is behind it are scaled apart: the first is exact, and the larger it is the fewer
     bits are left for the second. As one product, amounts from 2^51 units on were off by one.
     """
+    if decimals == 0:
+        return number.round()  # what is before the point decides which of two units is the even one
     scale: int = 10**decimals
     size = number.abs()
     whole = size.floor()

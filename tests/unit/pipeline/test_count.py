@@ -133,6 +133,18 @@ def test_beyond_the_end_of_exactness_the_nearest_unit_is_taken(path, build, tmp_
     assert units(path, build, tmp_path_factory, 2, [90071992547409.92]) == [None]
 
 
+@pytest.mark.parametrize(
+    ("decimals", "amounts", "expected"),
+    [
+        (0, [0.5, 1.5, 2.5, 3.5, -0.5, -1.5, -2.5, 0.49, 1.51, -2.51], [0, 2, 2, 4, 0, -2, -2, 0, 2, -3]),
+        (1, [0.25, 0.75, 1.25, -1.25, -1.75], [2, 8, 12, -12, -18]),
+        (2, [0.125, 0.375, 1.125, -1.375, 2.5], [12, 38, 112, -138, 250]),
+    ],
+)
+def test_what_lies_half_way_goes_to_the_even_unit(path, build, tmp_path_factory, decimals, amounts, expected):
+    assert units(path, build, tmp_path_factory, decimals, amounts) == expected
+
+
 huge = st.sampled_from([1.7e308, -1.7e308, 9.9e279, -9.9e279, 1e280, 1.0, -2.5])
 
 

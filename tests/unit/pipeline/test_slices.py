@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from tallymark.pipeline import count as counting
 from tallymark.pipeline import decode as decoding
 from tallymark.pipeline.needs import needs
+from tallymark.store import deltas
 
 GAUGES = {"name": "gauges", "event": "metrics", "by": ["server"], "each": "values", "compute": ["sum", "min", "max"]}
 
@@ -54,6 +56,19 @@ def test_what_is_joined_and_grouped_at_one_time_is_bounded_also_within_a_record(
     path.meters = build.meters(GAUGES)
     path.process([[snapshot(build, "a", 13), snapshot(build, "b", 4)], [snapshot(build, "c", 3)]])
     assert (sum(heights), max(heights)) == (20, 5)
+
+
+def test_what_waits_to_be_merged_is_bounded(small):
+    """Twenty slices of the same four rows: beside these no more than one slice waits."""
+    tally = counting.Tally()
+    part = pl.DataFrame({"meter": 1, "series": list("abcd"), "bucket_s": 0, "n": 1}).select(
+        *("meter", "series", "bucket_s", "n"), *(pl.lit(None).alias(name) for name in deltas.SCHEMA.names()[4:])
+    )
+    part = part.cast(dict(deltas.SCHEMA))
+    for _ in range(20):
+        tally.add([part])
+        assert sum(each.height for each in tally._parts) <= 4 + 5
+    assert tally.deltas(without=()).sort("series")["n"].to_list() == [20, 20, 20, 20]
 
 
 copies = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12)
