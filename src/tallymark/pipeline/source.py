@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from tallymark.log.address import LogAddress
@@ -187,7 +188,8 @@ def count(task: Task) -> bytes:
     # Here, not above: Spark imports this module in several processes that only plan, and Polars is 60 MB in each.
     from tallymark.pipeline.task import count_task
 
-    return count_task(task)
+    context = TaskContext.get()
+    return count_task(task, attempt=0 if context is None else context.attemptNumber())
 
 
 def _row(task: Task, result: bytes) -> "pa.RecordBatch":

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import msgspec
-from pyspark import TaskContext
 
 from tallymark.pipeline.claims import Claims
 from tallymark.pipeline.count import count
@@ -31,14 +30,11 @@ def _settle() -> None:
         gc.freeze()
 
 
-def _attempt() -> int:
-    """Which attempt of Spark at this task: 0 is the first. A meter is blamed only when a second process failed too."""
-    context = TaskContext.get()
-    return 0 if context is None else context.attemptNumber()
+def count_task(task: Task, *, attempt: int = 0) -> bytes:
+    """Runs in a Python worker of Spark: the stretch's result, encoded.
 
-
-def count_task(task: Task) -> bytes:
-    """Runs in a Python worker of Spark: the stretch's result, encoded."""
+    A meter is blamed only when a second attempt, by another process, fails too.
+    """
     _settle()
     stretch, plan = task.stretch, task.plan
     log = open_log(plan.log)
@@ -58,7 +54,7 @@ def count_task(task: Task) -> bytes:
             claims=claims,
             meters=task.live.meters,
             broken=task.live.broken,
-            blame=_attempt() > 0,
+            blame=attempt > 0,
         )
     result = StretchResult(
         stretch=stretch,

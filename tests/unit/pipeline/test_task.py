@@ -34,18 +34,17 @@ def planning(tmp_path, build):
         cached.cache_clear()
 
 
-def counted(plan: Plan) -> StretchResult:
+def counted(plan: Plan, *, attempt: int = 0) -> StretchResult:
     (planned,) = tasks(plan, [Stretch(0, 0, 1)])
-    return msgspec.msgpack.decode(task.count_task(planned), type=StretchResult)
+    return msgspec.msgpack.decode(task.count_task(planned, attempt=attempt), type=StretchResult)
 
 
-def test_a_meter_is_blamed_at_the_second_attempt_and_what_it_missed_is_on_record(planning, monkeypatch):
+def test_a_meter_is_blamed_at_the_second_attempt_and_what_it_missed_is_on_record(planning):
     plan, store = planning
     bad = store.meter("bad").meter_id
     with pytest.raises(MeterFailed, match="meter bad"):
         counted(plan)
-    monkeypatch.setattr(task, "_attempt", lambda: 1)
-    result = counted(plan)
+    result = counted(plan, attempt=1)
     assert (list(result.broken), result.missed, result.ledger.counted) == ([bad], {bad: 3}, 3)
     store.apply([result], now_ms=1)
     assert store.gaps(bad) == [Gap(0, 0, 1, 3)]
@@ -59,3 +58,23 @@ def test_meters_that_are_left_out_miss_the_stretch(planning):
     healthy = frozenset(each.meter_id for each in store.meters()) - {bad}
     result = counted(Plan(**{**vars(plan), "only_meters": healthy}))
     assert (result.broken, result.missed) == ({}, {bad: 3})
+
+
+def test_spark_says_which_attempt_it_is(planning, monkeypatch):
+    plan, store = planning
+    (planned,) = tasks(plan, [Stretch(0, 0, 1)])
+    with pytest.raises(MeterFailed):
+        source.count(planned)
+
+    class SecondAttempt:
+        @staticmethod
+        def get():
+            return SecondAttempt()
+
+        def attemptNumber(self):
+            return 1
+
+    monkeypatch.setattr(source, "TaskContext", SecondAttempt)
+    assert msgspec.msgpack.decode(source.count(planned), type=StretchResult).broken.keys() == {
+        store.meter("bad").meter_id
+    }
