@@ -1,7 +1,7 @@
 """What one stretch of one partition adds to every live meter. No Spark in here."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -61,14 +61,17 @@ class Tally:
             self._parts = [deltas.merge(self._parts)]
             self._merged, self._waiting = self._parts[0].height, 0
 
-    def deltas(self, *, without: Collection[int]) -> pl.DataFrame:
-        """A meter that failed on one slice counts nothing of the others either."""
-        merged = deltas.merge(self._parts)
-        return merged.filter(~pl.col("meter").is_in(list(without))) if without else merged
+    def deltas(self) -> pl.DataFrame:
+        return deltas.merge(self._parts)
 
 
 class MeterFailed(Exception):
-    """Counting for one meter failed; nobody knows yet whether it is the meter that is to blame."""
+    """Counting for some meters failed; nobody knows yet whether it is they that are to blame."""
+
+    def __init__(self, failed: dict[int, str], text: str) -> None:
+        super().__init__(text)
+        self.failed = failed
+        """meter -> why"""
 
 
 def count(
@@ -77,33 +80,48 @@ def count(
     claims: Claims,
     meters: Sequence[RegisteredMeter],
     broken: Sequence[RegisteredMeter] = (),
-    blame: bool = True,
 ) -> Counted:
     """Decode, find duplicates, expand the meters, aggregate in place.
 
-    Of the meters that are `broken` only what they miss is counted. Without `blame`, one more that fails raises
-    MeterFailed, so that the range is tried again before a meter is stopped.
+    Of the meters that are `broken` only what they miss is counted. One more that fails raises MeterFailed.
     """
     tally = Tally()
-    failed: dict[int, str] = {}
     for events in slices(records, needs=needs(meters)):
-        live = [each for each in meters if each.meter_id not in failed] if failed else meters
-        failed |= _count_slice(events, tally, claims=claims, meters=live, blame=blame)
+        _count_slice(events, tally, claims=claims, meters=meters)
         del events  # before the next slice is read
-    stopped = (*broken, *(each for each in meters if each.meter_id in failed))
-    names = pl.concat(tally.names) if stopped else tally.names[0]
-    missed = {each.meter_id: missed_by(each, names) for each in stopped}
-    return Counted(tally.deltas(without=failed), tally.ledger, dict(tally.received), tuple(tally.dead), failed, missed)
+    names = pl.concat(tally.names) if broken else tally.names[0]
+    missed = {each.meter_id: missed_by(each, names) for each in broken}
+    return Counted(tally.deltas(), tally.ledger, dict(tally.received), tuple(tally.dead), {}, missed)
 
 
-def _count_slice(
-    events: Decoded, tally: Tally, *, claims: Claims, meters: Sequence[RegisteredMeter], blame: bool
-) -> dict[int, str]:
-    """Adds what a slice counts; returns the meters that failed on it."""
+def count_without_those_that_fail(
+    attempt: Callable[[Sequence[RegisteredMeter], Sequence[RegisteredMeter]], Counted],
+    *,
+    meters: Sequence[RegisteredMeter],
+    broken: Sequence[RegisteredMeter] = (),
+) -> Counted:
+    """What `attempt(meters, broken)` counts, once every meter that fails is among the broken.
+
+    Each attempt counts the whole stretch, with claims of its own: what a meter took of slices before the one on which
+    it failed is then taken by the others or by none. One that failed has claimed nothing.
+    """
+    failed: dict[int, str] = {}
+    while True:
+        stopped = (*broken, *(each for each in meters if each.meter_id in failed))
+        try:
+            counted = attempt([each for each in meters if each.meter_id not in failed], stopped)
+        except MeterFailed as failure:
+            failed |= failure.failed
+        else:
+            return replace(counted, broken=failed)
+
+
+def _count_slice(events: Decoded, tally: Tally, *, claims: Claims, meters: Sequence[RegisteredMeter]) -> None:
+    """Adds what a slice counts."""
     duplicate = claims.duplicates(events.ids)
     unsure = maybe_duplicates(events, duplicate, claims)
     fresh = only_fresh(events, duplicate if unsure is None else duplicate | unsure)
-    parts, failed, unmatched = expand(fresh, meters, blame=blame)
+    parts, unmatched = expand(fresh, meters)
     tally.add(parts)
     tally.names.append(fresh.table["event"])
     tally.received.update(receipts(fresh.table["received"]))
@@ -117,7 +135,6 @@ def _count_slice(
         unmatched=unmatched,
         late=int((fresh.table["time"] < fresh.table["received"] - LATE_MS).sum()),
     )
-    return failed
 
 
 def only_fresh(events: Decoded, other: np.ndarray) -> Decoded:
@@ -142,16 +159,13 @@ def missed_by(registered: RegisteredMeter, names: pl.Series) -> int:
     return int(names.is_in(list(counted)).sum()) if counted else len(names)
 
 
-def expand(
-    events: Decoded, meters: Sequence[RegisteredMeter], *, blame: bool = True
-) -> tuple[list[pl.DataFrame], dict[int, str], int]:
-    """The deltas of each meter, the meters that failed, and how many events no meter took.
+def expand(events: Decoded, meters: Sequence[RegisteredMeter]) -> tuple[list[pl.DataFrame], int]:
+    """The deltas of each meter, and how many events no meter took.
 
-    A meter that fails counts nothing of the stretch and stops no other. A machine that is short of memory, files or
-    disk fails the task instead: that is no fault of the meter, and Spark tries again.
+    A machine that is short of memory, files or disk fails the task: that is no fault of a meter, and Spark tries again.
     """
     parts: list[pl.DataFrame] = []
-    broken: dict[int, str] = {}
+    failed: dict[int, str] = {}
     unmatched = np.ones(events.table.height, np.bool_)
     for registered in meters:
         if registered.meter.events and events.names.isdisjoint(registered.meter.events):
@@ -162,13 +176,14 @@ def expand(
         except (MemoryError, OSError):
             raise
         except (Exception, pl.exceptions.PanicException) as error:
-            if not blame:
-                raise MeterFailed(f"meter {registered.meter.name}: {type(error).__name__}: {error}") from error
-            broken[registered.meter_id] = f"{type(error).__name__}: {error}"[:500]
+            failed[registered.meter_id] = f"{type(error).__name__}: {error}"[:500]
             continue
         parts += found
         unmatched &= ~(matched.to_numpy() if matched is not None else np.True_)
-    return parts, broken, int(unmatched.sum())
+    if failed:
+        named = {each.meter_id: each.meter.name for each in meters}
+        raise MeterFailed(failed, "; ".join(f"meter {named[meter]}: {why}" for meter, why in failed.items()))
+    return parts, int(unmatched.sum())
 
 
 def matching(table: pl.DataFrame, registered: RegisteredMeter) -> pl.Series | None:

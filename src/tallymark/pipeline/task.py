@@ -3,16 +3,17 @@
 import gc
 import itertools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from tallymark.pipeline.claims import Claims
-from tallymark.pipeline.count import count
+from tallymark.pipeline.count import Counted, count, count_without_those_that_fail
 from tallymark.pipeline.history import LogHistory
 from tallymark.pipeline.source import Task, open_deposits, open_log
 from tallymark.store import deltas
-from tallymark.store.model import StretchResult
+from tallymark.store.model import RegisteredMeter, StretchResult
 
 CLAIMS = "TALLYMARK_PIPELINE_CLAIMS"
 SETTLED_AFTER = 3
@@ -39,23 +40,25 @@ def count_task(task: Task, *, attempt: int = 0) -> bytes:
     stretch, plan = task.stretch, task.plan
     log = open_log(plan.log)
     history = LogHistory(log, stretch.partition, skip=task.skip)
-    claims = Claims(
-        # Each machine may have its own place for them.
-        Path(os.environ.get(CLAIMS) or plan.claims_folder),
-        stretch.partition,
-        start=stretch.start,
-        end=stretch.end,
-        horizon_ms=plan.horizon_ms,
-        history=history,
-    )
-    with claims:
-        counted = count(
-            log.read(stretch.partition, stretch.start, stretch.end),
-            claims=claims,
-            meters=task.live.meters,
-            broken=task.live.broken,
-            blame=attempt > 0,
+
+    def count_with(meters: Sequence[RegisteredMeter], broken: Sequence[RegisteredMeter]) -> Counted:
+        claims = Claims(
+            # Each machine may have its own place for them.
+            Path(os.environ.get(CLAIMS) or plan.claims_folder),
+            stretch.partition,
+            start=stretch.start,
+            end=stretch.end,
+            horizon_ms=plan.horizon_ms,
+            history=history,
         )
+        with claims:
+            records = log.read(stretch.partition, stretch.start, stretch.end)
+            return count(records, claims=claims, meters=meters, broken=broken)
+
+    if attempt == 0:
+        counted = count_with(task.live.meters, task.live.broken)
+    else:
+        counted = count_without_those_that_fail(count_with, meters=task.live.meters, broken=task.live.broken)
     result = StretchResult(
         stretch=stretch,
         log_identity=log.identity,

@@ -9,7 +9,7 @@ import pytest
 
 from tallymark.log.protocol import Record
 from tallymark.pipeline.claims import Claims, Ids
-from tallymark.pipeline.count import Counted, count
+from tallymark.pipeline.count import Counted, count, count_without_those_that_fail
 from tallymark.pipeline.decode import ids_of
 from tallymark.store import deltas
 from tallymark.store.model import Ledger
@@ -61,9 +61,12 @@ class Path:
 
     def stretch(self, start: int, end: int) -> Counted:
         history = RecordedHistory(self.records)
-        claims = Claims(self.folder, 0, start=start, end=end, horizon_ms=600_000, history=history)
-        with claims:
-            return count(self.records[start:end], claims=claims, meters=self.meters, broken=self.broken)
+
+        def count_with(meters, broken) -> Counted:
+            with Claims(self.folder, 0, start=start, end=end, horizon_ms=600_000, history=history) as claims:
+                return count(self.records[start:end], claims=claims, meters=meters, broken=broken)
+
+        return count_without_those_that_fail(count_with, meters=self.meters, broken=self.broken)
 
     def deltas(self, meter: int = 1) -> pl.DataFrame:
         return deltas.merge(result.deltas for result in self.results).filter(pl.col("meter") == meter).sort("series")

@@ -262,7 +262,7 @@ def test_at_the_first_attempt_a_meter_that_fails_fails_the_task(path, build, mon
         Claims(path.folder, 1, start=0, end=0, horizon_ms=1, history=history) as claims,
         pytest.raises(module.MeterFailed, match="meter events: PanicException: index out of bounds"),
     ):
-        module.count(path.records, claims=claims, meters=path.meters, blame=False)
+        module.count(path.records, claims=claims, meters=path.meters)
 
 
 def test_of_a_meter_that_is_broken_only_what_it_misses_is_counted(path, build):

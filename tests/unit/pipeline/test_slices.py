@@ -68,7 +68,7 @@ def test_what_waits_to_be_merged_is_bounded(small):
     for _ in range(20):
         tally.add([part])
         assert sum(each.height for each in tally._parts) <= 4 + 5
-    assert tally.deltas(without=()).sort("series")["n"].to_list() == [20, 20, 20, 20]
+    assert tally.deltas().sort("series")["n"].to_list() == [20, 20, 20, 20]
 
 
 copies = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12)
@@ -113,6 +113,30 @@ def test_a_meter_that_fails_on_one_slice_counts_nothing_of_the_stretch(path, bui
     assert (result.broken, result.missed) == ({2: "RuntimeError: no such thing"}, {2: 4})
     assert path.deltas(2).is_empty()
     assert path.counts(1) == {"12:00": 4}
+
+
+def test_what_only_a_meter_took_that_failed_on_a_later_slice_is_unmatched(path, build, small, monkeypatch):
+    measure, tried = counting.measure, []
+
+    def fails_on_the_second_slice(events, matched, registered):
+        tried.append(registered.meter.name)
+        if tried[-1] == "gauges" and tried.count("gauges") == 2:
+            raise RuntimeError("no such thing")
+        yield from measure(events, matched, registered)
+
+    monkeypatch.setattr(counting, "measure", fails_on_the_second_slice)
+    every, gauges = build.meters(GAUGES)
+    path.meters = (gauges,)
+    stretch = [[snapshot(build, str(n), 5)] for n in (0, 1, 1, 2)]
+    path.process(stretch)
+    ledger = path.ledger()
+    assert (ledger.counted, ledger.unmatched, ledger.duplicate, ledger.missing) == (0, 3, 1, 0)
+    assert (path.results[0].broken.keys(), path.results[0].missed) == ({2}, {2: 3})
+    assert path.results[0].deltas.is_empty()
+    # Its ids were claimed once: copies are duplicates, what is new is not.
+    path.meters, path.broken = (every,), (gauges,)
+    path.process([*stretch, [snapshot(build, "3", 5)]])
+    assert (path.ledger().counted, path.ledger().duplicate) == (1, 5)
 
 
 def test_the_ids_of_all_slices_are_known_to_the_next_stretch(path, build, small):
