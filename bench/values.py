@@ -27,7 +27,7 @@ NOW_MS = 1_794_744_000_000
 class NoHistory:
     """The log before the stretch: nothing."""
 
-    identity, first, slack_ms = "values", 0, 0
+    identity, first, slack_ms, has_wall_times = "values", 0, 0, False
 
     def append_ms(self, offset: int) -> int | None:
         return NOW_MS

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from tallymark.collector import dead
 from tallymark.events import columns, frame
 from tallymark.events.refusals import CODES
 from tallymark.events.validation import Accepted, Refusal
+from tallymark.log.local.append_clock import steady_ns
 from tallymark.log.protocol import Appended, LogError, LogWriter, NotAppended, Outgoing
 
 MAX_COMMIT_EVENTS = 32_768
@@ -28,6 +29,9 @@ MAX_COMMIT_BYTES = 8_000_000
 FAILING_S = 10.0
 # After a commit that failed as a whole and took this long, those who waited for it are not kept waiting for another.
 SLOW_FAILURE_S = 1.0
+# What waits longer to be appended is to be sent again. Whether a late copy may have been counted before is judged by
+# its receipt and append time, which are not of one clock: the pipeline must know how far apart they can be.
+MOST_WAIT_S = 30
 
 logger = logging.getLogger(__name__)
 
@@ -65,16 +69,23 @@ class _Written:
 class _Waiting:
     request: Accepted
     answered: "asyncio.Future[Outcome]"
+    since_ns: int
 
 
 class Committer:
     """Takes validated requests and answers each once its events are durable. One commit is under way at a time."""
 
     def __init__(
-        self, events: LogWriter, dead_letters: LogWriter, partitioner: Partitioner, *, interval_s: float
+        self,
+        events: LogWriter,
+        dead_letters: LogWriter,
+        partitioner: Partitioner,
+        *,
+        interval_s: float,
+        clock_ns: Callable[[], int] = steady_ns,
     ) -> None:
         self._events, self._dead, self._partitioner = events, dead_letters, partitioner
-        self._interval_s = interval_s
+        self._interval_s, self._clock_ns = interval_s, clock_ns
         self._waiting: list[_Waiting] = []
         self._arrived = asyncio.Event()
         self._closing = asyncio.Event()
@@ -97,7 +108,7 @@ class Committer:
         if self._closing.is_set():
             raise RuntimeError("the collector is stopping")
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(request, answered))
+        self._waiting.append(_Waiting(request, answered, self._clock_ns()))
         self._arrived.set()
         return await answered
 
@@ -115,7 +126,9 @@ class Committer:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), self._interval_s)
             group = self._next_group()
-            if group:
+            if not group and self._closing.is_set():
+                return
+            if group := self._in_time(group):
                 try:
                     outcomes = await loop.run_in_executor(self._thread, self._write, [each.request for each in group])
                     self._count(outcomes)
@@ -125,24 +138,31 @@ class Committer:
                 _answer(group, outcomes)
                 if self._slow_failure:
                     self._give_up_waiting()
-            elif self._closing.is_set():
-                return
 
     def _give_up_waiting(self) -> None:
         """A log that is away would keep the last of them waiting for as many time-outs as there are commits."""
         group, self._waiting = self._waiting, []
+        self._give_up(group, self._slow_failure)
+        if not self._closing.is_set():
+            self._arrived.clear()
+
+    def _in_time(self, group: list[_Waiting]) -> list[_Waiting]:
+        """Those that have not waited too long; the others are answered."""
+        oldest_ns = self._clock_ns() - MOST_WAIT_S * 1_000_000_000
+        late = [each for each in group if each.since_ns < oldest_ns]
+        if late:
+            self._give_up(late, f"it waited for more than {MOST_WAIT_S} s behind others")
+        return [each for each in group if each.since_ns >= oldest_ns]
+
+    def _give_up(self, group: list[_Waiting], reason: str) -> None:
         outcomes = [
-            _outcomes(
-                [each.request], _Written(failed=dict.fromkeys(range(len(each.request.events)), self._slow_failure))
-            )[0]
+            _outcomes([each.request], _Written(failed=dict.fromkeys(range(len(each.request.events)), reason)))[0]
             for each in group
         ]
         lost = sum(len(each.request.refusals) for each in group)
         telemetry.COLLECTOR_DEAD.labels("no").inc(lost)
         self._count(outcomes)
         _answer(group, outcomes)
-        if not self._closing.is_set():
-            self._arrived.clear()
 
     def _count(self, outcomes: list[Outcome]) -> None:
         # All at once in the loop's thread, so that received = accepted + refused whenever it is looked at.

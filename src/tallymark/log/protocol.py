@@ -135,6 +135,11 @@ class LogReader(Protocol):
         """How far append times may go back from one record to a later one, because several clocks stamp them."""
         ...
 
+    @property
+    def has_wall_times(self) -> bool:
+        """Whether append times are what a wall clock showed; else they keep the pace of real time when that is set."""
+        ...
+
     def positions(self) -> Mapping[int, Positions]: ...
 
     def read(self, partition: int, start: int, end: int) -> Iterator[Record]:

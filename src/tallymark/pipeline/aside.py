@@ -5,8 +5,9 @@ that was appended is known, and the event is a duplicate or new. Beyond it the c
 count twice and dropping might lose: the events are kept whole, for somebody with a longer memory (the archive).
 
 How long ago the first try was is told by `received`: both are times of one wall clock, whatever it was set to before.
-Append times are not, since they do not follow a clock that is set. After it was set back they are ahead of it, and
-every first try would look as old as the step was long.
+Append times of a local log are not, since they do not follow a clock that is set. After it was set back they are ahead
+of it, and every first try would look as old as the step was long. What says that it was first tried *after* it came
+was tried before such a step: nobody can tell how long ago that was.
 
 They claim their id like every other event. So of several late copies one is set aside and the others are duplicates of
 it: whoever resolves it resolves it once. And what the claims know stays a function of ids and append times alone, which
@@ -25,8 +26,11 @@ from tallymark.pipeline.decode import Decoded, Resend
 from tallymark.pipeline.ids import Times
 from tallymark.store.model import MAYBE_DUPLICATE, DeadLetter
 
-# Longer than a collector waits for its log (log.delivery_timeout_s) before it refuses.
+# A collector appends nothing that has waited for more than 30 s (`collector.commit.MOST_WAIT_S`); the rest is for the
+# time before that wait begins and after it ends.
 MOST_WAIT_MS = 60_000
+# Append time that is behind the wall clock by less than this is so by chance; CLOCKS_MS has room for it.
+BEHIND_MS = 5_000
 
 
 def maybe_duplicates(events: Decoded, duplicate: npt.NDArray[np.bool_], claims: Claims) -> npt.NDArray[np.bool_] | None:
@@ -35,41 +39,52 @@ def maybe_duplicates(events: Decoded, duplicate: npt.NDArray[np.bool_], claims: 
         return None
     unsure = np.zeros(len(duplicate), np.bool_)
     for resend in events.resends:
-        unsure[resend.rows] = ~claims.reach_back(elapsed_ms(resend))
+        known = claims.reach_back(elapsed_ms(resend, has_wall_times=claims.has_wall_times))
+        unsure[resend.rows] = ~known | _is_before_a_step(resend)
     unsure &= ~duplicate
     return unsure if unsure.any() else None
 
 
-def elapsed_ms(resend: Resend) -> Times:
+def elapsed_ms(resend: Resend, *, has_wall_times: bool) -> Times:
     """The most time, as the log measures it, between the first try of each event and the append of this copy.
 
     A copy may have waited in the collector before it was appended: as far as its append time is ahead of its receipt,
-    up to what a collector waits, that counts too. More is a step of the clock. A first try in the future of its receipt
-    was stamped before the clock was set back, when append time was not ahead yet: there only append time tells.
+    that counts too. In a local log no further than a collector waits, since more is a step of the clock; and where
+    append time is behind the wall clock it does not show the wait, so the longest is assumed.
     """
-    received_ms, append_ms = resend.received_ms, resend.record.append_ms
-    waited_ms = np.clip(append_ms - received_ms, 0, MOST_WAIT_MS)
-    is_before_a_step = resend.since_ms > received_ms + CLOCKS_MS
-    known_ms = np.where(is_before_a_step, np.maximum(append_ms, received_ms), received_ms + waited_ms)
-    return known_ms - resend.since_ms
+    ahead_ms = resend.record.append_ms - resend.received_ms
+    waited_ms = np.maximum(ahead_ms, 0)
+    if not has_wall_times:
+        waited_ms = np.where(ahead_ms < -BEHIND_MS, MOST_WAIT_MS, np.minimum(waited_ms, MOST_WAIT_MS))
+    return resend.received_ms + waited_ms - resend.since_ms
 
 
-def letters(events: Decoded, unsure: npt.NDArray[np.bool_]) -> Iterator[DeadLetter]:
+def _is_before_a_step(resend: Resend) -> npt.NDArray[np.bool_]:
+    """Whether the clock was set back after the first try."""
+    return resend.since_ms > resend.received_ms + CLOCKS_MS
+
+
+def letters(events: Decoded, unsure: npt.NDArray[np.bool_], claims: Claims) -> Iterator[DeadLetter]:
     """A letter for each record with such events; its `raw` is a frame of just these."""
     for resend in events.resends:
         chosen = unsure[resend.first_row : resend.first_row + resend.record.events]
         if chosen.any():
-            yield _letter(resend, chosen)
+            yield _letter(resend, chosen, has_wall_times=claims.has_wall_times)
 
 
-def _letter(resend: Resend, chosen: npt.NDArray[np.bool_]) -> DeadLetter:
+def _letter(resend: Resend, chosen: npt.NDArray[np.bool_], *, has_wall_times: bool) -> DeadLetter:
     record, count = resend.record, int(chosen.sum())
-    oldest_s = int(elapsed_ms(resend).max()) / 1000
+    if _is_before_a_step(resend).any():
+        ahead_s = int((resend.since_ms - resend.received_ms).max()) / 1000
+        tried = f"up to {ahead_s:,.0f} s after they came, by a clock that was set back since or is wrong: whether an"
+        tried += " earlier copy was counted is not known"
+    else:
+        oldest_s = int(elapsed_ms(resend, has_wall_times=has_wall_times).max()) / 1000
+        tried = f"up to {oldest_s:,.0f} s before: whether that copy was counted is beyond pipeline.horizon_s"
     return DeadLetter(
         hop="pipeline",
         reason=MAYBE_DUPLICATE,
-        detail=f"{count:,} of {record.events:,} events were first tried up to {oldest_s:,.0f} s before: whether that"
-        " copy was counted is beyond pipeline.horizon_s",
+        detail=f"{count:,} of {record.events:,} events were first tried {tried}",
         events=count,
         raw=frame.encode(frame.decode(record.payload).filter(pa.array(chosen))),
         at_ms=record.append_ms,

@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tallymark.log.protocol import SLEW_PER_MILLE
 from tallymark.pipeline import side_file
 from tallymark.pipeline.claim_lock import ClaimLock
 from tallymark.pipeline.claim_table import ClaimTable, Heads, TableUnusable, Tails
@@ -33,9 +34,6 @@ MARGIN_MS = 1_000
 # How far the clock of whoever says when it first sent an event may be ahead of ours: differences of less than 5 s are
 # left alone when an event is taken (events.clock_tolerance_s), and some are not worth a doubt.
 CLOCKS_MS = 10_000
-# By how much more than real time append time may pass, while it makes up for a clock that was set.
-PACE_PER_MILLE = 5
-
 
 # Table file -> what this process rebuilt in memory while another one kept the lock: until it has the lock again.
 _private: dict[str, ClaimTable] = {}
@@ -61,6 +59,11 @@ class History(Protocol):
     @property
     def slack_ms(self) -> int:
         """How far append times may go back from one record to a later one."""
+        ...
+
+    @property
+    def has_wall_times(self) -> bool:
+        """Whether append times follow a wall clock, also when that is set."""
         ...
 
     def ids(self, start: int, end: int) -> Iterator[Ids]:
@@ -166,9 +169,13 @@ class Claims:
             self._own_table = self._merge(self._own_table, own)
         self._asked = True
 
+    @property
+    def has_wall_times(self) -> bool:
+        return self._history.has_wall_times
+
     def reach_back(self, elapsed_ms: Times) -> npt.NDArray[np.bool_]:
         """Whether a copy that was first tried so long before this one is appended would still be known."""
-        pace_ms = self._horizon_ms * PACE_PER_MILLE // 1000
+        pace_ms = self._horizon_ms * SLEW_PER_MILLE // 1000
         return elapsed_ms <= self._horizon_ms - pace_ms - CLOCKS_MS - self._history.slack_ms
 
     def _ready_table(self) -> ClaimTable:

@@ -125,7 +125,7 @@ def _count_slice(events: Decoded, tally: Tally, *, claims: Claims, meters: Seque
     tally.add(parts)
     tally.names.append(fresh.table["event"])
     tally.received.update(receipts(fresh.table["received"]))
-    tally.dead += events.dead if unsure is None else (*events.dead, *letters(events, unsure))
+    tally.dead += events.dead if unsure is None else (*events.dead, *letters(events, unsure, claims))
     tally.ledger += Ledger(
         accepted=events.accepted,
         counted=fresh.table.height - unmatched,

@@ -35,6 +35,10 @@ class LogHistory:
     def slack_ms(self) -> int:
         return self._log.slack_ms
 
+    @property
+    def has_wall_times(self) -> bool:
+        return self._log.has_wall_times
+
     def append_ms(self, offset: int) -> int | None:
         at = self._log.positions()[self._partition]
         return self._log.append_ms(self._partition, offset) if at.first <= offset < at.synced else None

@@ -18,6 +18,7 @@ class MemoryLog:
     def __init__(self, partitions: int = 2, *, clock: Callable[[], int] = lambda: 0) -> None:
         self.identity = "memory"
         self.slack_ms = 0
+        self.has_wall_times = False
         self.clock_ahead_ms = 0
         self.refusing: dict[int, str] = {}
         self.unsynced: dict[int, int] = {}

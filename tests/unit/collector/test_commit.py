@@ -15,7 +15,7 @@ from tallymark.events.validation import Accepted
 from tallymark.log.partitioners import partitioner
 from tallymark.log.protocol import Appended, NotAppended, Outgoing
 from tallymark.store.model import DeadLetter
-from tallymark.testing import MemoryLog
+from tallymark.testing import ManualClock, MemoryLog
 
 
 class FussyLog(MemoryLog):
@@ -149,6 +149,34 @@ def test_what_waits_at_the_close_is_written() -> None:
         return await waiting
 
     assert asyncio.run(run()).accepted == 1
+
+
+def test_what_has_waited_too_long_is_to_be_sent_again_and_is_not_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judgement of late copies counts on it: see `pipeline.aside`."""
+    clock = ManualClock()
+
+    class SlowLog(FussyLog):
+        def append(self, frames: Sequence[Outgoing]) -> list[Appended | NotAppended]:
+            clock.advance(29 if self.appends == 0 else 1.5)
+            return super().append(frames)
+
+    async def run() -> list[Outcome]:
+        committer = Committer(
+            log, MemoryLog(1), partitioner("id", 1), interval_s=0, clock_ns=lambda: int(clock.now() * 1e9)
+        )
+        outcomes = await asyncio.gather(*[committer.commit(request([name])) for name in ("a", "b", "c")])
+        outcomes.append(await committer.commit(request(["d"])))
+        await committer.close()
+        return list(outcomes)
+
+    monkeypatch.setattr("tallymark.collector.commit.MAX_COMMIT_EVENTS", 1)
+    log = SlowLog(1)
+    outcomes = asyncio.run(run())
+    assert [outcome.accepted for outcome in outcomes] == [1, 1, 0, 1]
+    assert log.ids() == {"a", "b", "d"}
+    (refusal,) = outcomes[2].refusals
+    assert (refusal.code, refusal.retryable, refusal.id) == ("not_durable", True, "c")
+    assert "waited" in refusal.detail
 
 
 def test_a_fault_fails_its_requests_and_not_the_next() -> None:

@@ -21,6 +21,7 @@ class RecordedHistory:
     identity = "recorded"
     first = 0
     slack_ms = 0
+    has_wall_times = False
 
     def __init__(self, records: list[Record]) -> None:
         self.records = records
@@ -48,6 +49,7 @@ class Path:
         self.results: list[Counted] = []
         self.meters = build.meters()
         self.broken = ()
+        self.has_wall_times = False
 
     def process(self, frames: list[list[dict]], *, cuts: list[int] | None = None, gap_ms: int = 1) -> "Path":
         start = len(self.records)
@@ -61,6 +63,7 @@ class Path:
 
     def stretch(self, start: int, end: int) -> Counted:
         history = RecordedHistory(self.records)
+        history.has_wall_times = self.has_wall_times
 
         def count_with(meters, broken) -> Counted:
             with Claims(self.folder, 0, start=start, end=end, horizon_ms=600_000, history=history) as claims:

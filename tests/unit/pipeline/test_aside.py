@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tallymark.events import columns, frame
-from tallymark.pipeline import claims
 from tallymark.store.model import MAYBE_DUPLICATE
 
 HORIZON_MS = 600_000  # of the fixture `path`
-SURE_MS = HORIZON_MS - claims.CLOCKS_MS - HORIZON_MS * claims.PACE_PER_MILLE // 1000
+# 10 s less for the clocks of clients, and 5 per mille for the pace of append time.
+SURE_MS = 587_000
 HOUR_MS = 3_600_000
 
 
@@ -126,21 +126,52 @@ def test_after_the_clock_was_set_a_resend_is_judged_as_before(path, build, step_
     assert copies.kept() == ["c"]
 
 
-def test_a_first_try_from_before_the_clock_was_set_back_is_not_believed_to_be_recent(path, build):
-    """Tried at 0 by the wall clock, which is then set back by an hour; sent again 20 minutes later, at -40 minutes."""
+@pytest.mark.parametrize("behind_ms", [0, HOUR_MS], ids=["append time goes on", "append time is behind"])
+@pytest.mark.parametrize("passed_ms", [60_000, 1_200_000])
+def test_a_first_try_from_before_the_clock_was_set_back_is_set_aside(path, build, passed_ms, behind_ms):
+    """Tried at 0 by the wall clock, which is then set back by an hour: nobody can tell how long ago that was."""
     copies = Copies(path, build)
-    copies.add(0, ("a", None))
-    copies.add(1_200_000, ("a", 0), received=1_200_000 - HOUR_MS)
+    copies.add(0, ("a", None), received=behind_ms)
+    copies.add(passed_ms, ("a", behind_ms), ("b", behind_ms), received=behind_ms + passed_ms - HOUR_MS)
     copies.count([1])
-    assert (path.ledger().counted, copies.kept()) == (1, ["a"])
+    ledger = path.ledger()
+    assert (ledger.counted, ledger.duplicate + ledger.aside, "b" in copies.kept()) == (1, 2, True)
+    assert "after they came" in copies.letters()[-1].detail
 
 
-def test_the_time_that_a_copy_waited_in_the_collector_counts(path, build):
+def test_a_first_try_that_is_ahead_as_clocks_of_clients_may_be_is_believed(path, build):
+    copies = Copies(path, build)
+    copies.add(0, ("a", 10_000), ("b", 10_001))
+    copies.count([])
+    assert (path.ledger().counted, copies.kept()) == (1, ["b"])
+
+
+@pytest.mark.parametrize("waited_ms", [18_000, 31_000, 59_000])
+def test_the_time_that_a_copy_waited_in_the_collector_counts(path, build, waited_ms):
     copies = Copies(path, build)
     copies.add(0, ("a", None))
-    copies.add(HORIZON_MS + 5_000, ("a", 0), received=SURE_MS)
+    copies.add(HORIZON_MS + 1, ("a", 0), received=HORIZON_MS + 1 - waited_ms)
     copies.count([1])
     assert (path.ledger().counted, path.ledger().aside) == (1, 1)
+
+
+def test_behind_a_clock_that_was_set_forward_a_copy_may_have_waited(path, build):
+    """Append time is an hour behind the wall clock, so it does not show that the copy waited for 30 s."""
+    copies = Copies(path, build)
+    copies.add(0, ("a", None), received=HOUR_MS)
+    copies.add(HORIZON_MS + 1, ("a", HOUR_MS), received=HOUR_MS + HORIZON_MS + 1 - 30_000)
+    copies.count([1])
+    assert (path.ledger().counted, path.ledger().aside) == (1, 1)
+
+
+def test_where_brokers_stamp_a_wait_of_any_length_counts(path, build):
+    path.has_wall_times = True
+    copies = Copies(path, build)
+    copies.add(0, ("a", None))
+    copies.add(HORIZON_MS + 1, ("a", 0), received=60_000)
+    copies.add(HORIZON_MS + 2, ("b", HORIZON_MS - 60_000), received=HORIZON_MS + 1_000)
+    copies.count([1])
+    assert (path.ledger().counted, copies.kept()) == (2, ["a"])
 
 
 def test_of_several_late_copies_one_is_set_aside(path, build):
@@ -159,8 +190,8 @@ def test_a_first_try_said_to_be_in_the_future_or_before_all_time_does_no_harm(pa
     copies = Copies(path, build)
     copies.add(0, ("ahead", HOUR_MS), ("ancient", -copies.start_ms))
     copies.count([])
-    assert copies.kept() == ["ancient"]
-    assert path.ledger().counted == 1
+    assert copies.kept() == ["ahead", "ancient"]
+    assert path.ledger().counted == 0
 
 
 def test_named_numbers_of_what_is_set_aside_do_not_count(path, build):
@@ -190,28 +221,41 @@ def test_a_frame_of_an_older_version_does_not_say_which_columns_are_empty(path, 
 # An honest client: the first try says nothing, every later one says when the first was.
 ids = st.sampled_from("abc")
 gaps_ms = st.sampled_from([1, 60_000, SURE_MS - 1, SURE_MS, SURE_MS + 1, HORIZON_MS, HORIZON_MS + 1, HOUR_MS])
-arrivals = st.lists(st.tuples(gaps_ms, st.lists(st.tuples(ids, st.booleans()), min_size=1, max_size=4)), max_size=10)
+# A collector appends nothing that has waited for more than 30 s.
+waits_ms = st.sampled_from([0, 0, 1, 5_000, 13_001, 29_000, 30_000])
+arrivals = st.lists(
+    st.tuples(gaps_ms, waits_ms, st.lists(st.tuples(ids, st.booleans()), min_size=1, max_size=4)), max_size=10
+)
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(arrivals=arrivals, cuts=st.lists(st.integers(0, 9), max_size=3), ahead_ms=st.integers(-5_000, 5_000))
+@given(
+    arrivals=arrivals,
+    cuts=st.lists(st.integers(0, 9), max_size=3),
+    ahead_ms=st.integers(-5_000, 5_000),
+    step_ms=st.sampled_from([0, 0, HOUR_MS, 61_000, -61_000, -HOUR_MS]),
+)
 def test_no_mix_of_copies_is_counted_twice_and_none_leaves_the_account(
-    path, build, tmp_path_factory, arrivals, cuts, ahead_ms
+    path, build, tmp_path_factory, arrivals, cuts, ahead_ms, step_ms
 ):
-    """`ahead_ms`: what the collector leaves of a client's wrong clock. Some tries never arrive."""
+    """`ahead_ms`: what the collector leaves of a client's wrong clock. `step_ms`: how far append time is ahead of the
+    wall clock, which was set before. Some tries never arrive, others wait in the collector.
+    """
     path.folder = tmp_path_factory.mktemp("claims")
     path.records, path.results = [], []
     copies = Copies(path, build)
     now_ms, sent, first_try = 0, 0, {}
-    for gap_ms, tries in arrivals:
+    for gap_ms, waited_ms, tries in arrivals:
         now_ms += gap_ms
         arriving = []
         for name, arrives in tries:
             if arrives:
                 arriving.append((name, first_try[name] + ahead_ms if name in first_try else None))
-            first_try.setdefault(name, now_ms)
+            first_try.setdefault(name, now_ms - step_ms)
+        received_ms = now_ms - step_ms
+        now_ms += waited_ms
         if arriving:
-            copies.add(now_ms, *arriving)
+            copies.add(now_ms, *arriving, received=received_ms)
             sent += len(arriving)
     copies.count(cuts)
 

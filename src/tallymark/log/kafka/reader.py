@@ -65,6 +65,10 @@ class KafkaLogReader:
     def slack_ms(self) -> int:
         return SLACK_MS
 
+    @property
+    def has_wall_times(self) -> bool:
+        return True  # of the brokers
+
     def positions(self) -> Mapping[int, Positions]:
         """`first` may be a second old; what retention deleted meanwhile shows when it is read.
 

@@ -42,6 +42,10 @@ class LocalLogReader:
     def slack_ms(self) -> int:
         return 0  # the writer stamps under its lock, and never goes back
 
+    @property
+    def has_wall_times(self) -> bool:
+        return False
+
     def positions(self) -> Mapping[int, Positions]:
         return {number: partition.positions() for number, partition in enumerate(self._partitions)}
 
