@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ class Job:
         self._name = name
         self._placement = Placement(session.sparkContext) if is_cluster(settings) else None
         self._sink = BatchSink(store)
+        self._shortages: Counter[tuple[int, int]] = Counter()
         self._log = logs.open_reader(settings, "events")
         self.plan = Plan(
             log=logs.address(settings, "events"),
@@ -186,7 +188,7 @@ class Job:
             end = self._log.bounded_end(
                 partition, start, max_events=self.plan.max_events, max_bytes=self.plan.max_bytes
             )
-            buried = salvage(Stretch(partition, start, end), counting=self, log=self._log)
+            buried = salvage(Stretch(partition, start, end), counting=self, log=self._log, shortages=self._shortages)
             if buried:
                 logger.error("partition %d: %d records buried as dead letters: %s", partition, len(buried), buried)
 

@@ -2,15 +2,19 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
 
-from tallymark.log.protocol import LogError, LogReader, LogUnreachable
+from tallymark.log.protocol import LogDamaged, LogError, LogReader, LogUnreachable
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreUnreachable
 
 logger = logging.getLogger("tallymark.pipeline")
+
+# Searches that end at the same record for want of memory, each after a pause of the job, before it is buried.
+SHORT_SEARCHES = 5
 
 
 class Counting(Protocol):
@@ -32,66 +36,109 @@ def is_away(error: Exception) -> bool:
 
     A task's error comes through Spark as text, so it is told by its name.
     """
-    return any(kind.__name__ in f"{type(error).__name__} {error}" for kind in (LogUnreachable, StoreUnreachable))
+    return _names(error, LogUnreachable, StoreUnreachable)
 
 
-def _rise_if_away(error: Exception) -> None:
-    if is_away(error):
+def is_short(error: Exception) -> bool:
+    """Whether a task failed because the machine is short of memory, files or disk (or its JVM of memory)."""
+    return _names(error, MemoryError, OSError) and not _names(error, LogDamaged)
+
+
+def _names(error: Exception, *kinds: type[Exception]) -> bool:
+    text = f"{type(error).__name__} {error}"
+    return any(kind.__name__ in text for kind in kinds)
+
+
+def _rise_if_blameless(error: Exception) -> None:
+    """What says nothing about a record or a meter."""
+    if is_away(error) or is_short(error):
         raise error
 
 
-def salvage(stretch: Stretch, *, counting: Counting, log: LogReader) -> list[int]:
+def salvage(
+    stretch: Stretch, *, counting: Counting, log: LogReader, shortages: Counter[tuple[int, int]] | None = None
+) -> list[int]:
     """Count all of the stretch but for the records that cannot be; returns their offsets.
 
-    Halves are taken in order: the store accepts no gaps. What the store raises is not the records' fault, and rises.
+    Halves are taken in order: the store accepts no gaps. What the store raises is not the records' fault, and rises. So
+    does a shortage of the machine, once less than one record is no longer to be had: `shortages` remembers from search
+    to search how often that was at (partition, offset).
     """
+    shortages = Counter() if shortages is None else shortages
     if stretch.start >= stretch.end:
         return []
     try:
         result = counting.count(stretch)
     except Exception as error:
-        _rise_if_away(error)
+        if is_away(error):
+            raise
         if stretch.end - stretch.start == 1:
-            return _judge(stretch, counting, log)
+            return _judge(stretch, counting, log, shortages)
     else:
         counting.apply(result)
         return []
     middle = (stretch.start + stretch.end) // 2
     halves = (Stretch(stretch.partition, stretch.start, middle), Stretch(stretch.partition, middle, stretch.end))
-    return [offset for half in halves for offset in salvage(half, counting=counting, log=log)]
+    return [offset for half in halves for offset in salvage(half, counting=counting, log=log, shortages=shortages)]
 
 
-def _judge(stretch: Stretch, counting: Counting, log: LogReader) -> list[int]:
-    """One record on which the task fails: is it Spark, a meter, or the record?
+def _judge(stretch: Stretch, counting: Counting, log: LogReader, shortages: Counter[tuple[int, int]]) -> list[int]:
+    """One record on which the task fails: its result if it has one after all, else it is buried.
+
+    A machine that is short of something is waited for. But a record for which memory never suffices must not stop its
+    partition for ever; a full disk, or too many files, is never for the sake of one record.
+    """
+    place = stretch.partition, stretch.start
+    try:
+        verdict = _verdict(stretch, counting)
+    except Exception as error:
+        if not is_short(error):
+            raise
+        shortages[place] += 1
+        if shortages[place] < SHORT_SEARCHES or not _names(error, MemoryError):
+            raise
+        _count_nothing(stretch, counting)
+        verdict = error
+    shortages.pop(place, None)
+    if isinstance(verdict, StretchResult):
+        counting.apply(verdict)
+        return []
+    counting.apply(burial(stretch, verdict, log))
+    return [stretch.start]
+
+
+def _verdict(stretch: Stretch, counting: Counting) -> StretchResult | Exception:
+    """Is it Spark, a meter, or the record? The result, or the error for which the record is buried.
 
     A Spark that has died fails every record. So before one is blamed it gets a second chance, and then counting nothing
     must succeed; if not, that error rises and everything stays in the log for the next start.
     """
     try:
-        result = counting.count(stretch)
+        return counting.count(stretch)
     except Exception as error:
-        _rise_if_away(error)
-        counting.count(Stretch(stretch.partition, stretch.start, stretch.start))
+        _rise_if_blameless(error)
+        _count_nothing(stretch, counting)
         broken = _to_blame(stretch, counting)
         if not broken:
             # Nothing fails apart: the whole gets a last chance, because what failed may have come back meanwhile.
-            result_or_none = None if broken is None else _counted(stretch, counting)
-            counting.apply(burial(stretch, error, log) if result_or_none is None else result_or_none)
-            return [stretch.start] if result_or_none is None else []
-        healthy = [meter for meter in counting.live() if meter not in broken]
-        result = replace(counting.count(stretch, only=healthy), broken=broken)
-        logger.error(
-            "meters %s fail on record %d of partition %d and are set aside", broken, stretch.start, stretch.partition
-        )
-    counting.apply(result)
-    return []
+            return error if broken is None else _counted(stretch, counting) or error
+    healthy = [meter for meter in counting.live() if meter not in broken]
+    result = replace(counting.count(stretch, only=healthy), broken=broken)
+    logger.error(
+        "meters %s fail on record %d of partition %d and are set aside", broken, stretch.start, stretch.partition
+    )
+    return result
+
+
+def _count_nothing(stretch: Stretch, counting: Counting) -> None:
+    counting.count(Stretch(stretch.partition, stretch.start, stretch.start))
 
 
 def _counted(stretch: Stretch, counting: Counting) -> StretchResult | None:
     try:
         return counting.count(stretch)
     except Exception as error:
-        _rise_if_away(error)
+        _rise_if_blameless(error)
         logger.warning("record %d of partition %d fails again: %s", stretch.start, stretch.partition, error)
         return None
 
@@ -105,12 +152,12 @@ def _to_blame(stretch: Stretch, counting: Counting) -> dict[int, str] | None:
             try:
                 counting.count(stretch, only=[meter])
             except Exception as error:
-                _rise_if_away(error)
+                _rise_if_blameless(error)
                 broken[meter] = str(error)[-500:]
         # A machine that was short of something for a moment would have stopped a meter: each gets a second chance.
         return {meter: why for meter, why in broken.items() if not _counts(stretch, counting, meter)}
     except Exception as error:
-        _rise_if_away(error)
+        _rise_if_blameless(error)
         return None
 
 
@@ -118,7 +165,7 @@ def _counts(stretch: Stretch, counting: Counting, meter: int) -> bool:
     try:
         counting.count(stretch, only=[meter])
     except Exception as error:
-        _rise_if_away(error)
+        _rise_if_blameless(error)
         return False
     return True
 

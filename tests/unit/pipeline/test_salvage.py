@@ -1,5 +1,7 @@
 """Halving a range that fails until only the guilty records are left out."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,3 +143,82 @@ def test_an_outage_is_blamed_on_nobody(error, pattern):
     with pytest.raises(RuntimeError, match="Unreachable"):
         salvage(Stretch(0, 0, 1), counting=counting, log=a_log(1))
     assert not any(result.buried or result.broken for result in counting.applied)
+
+
+class Short(Counting):
+    """Tasks that fail by the rule because the machine is short of something, as Spark tells it."""
+
+    def __init__(self, fails, why):
+        super().__init__(fails)
+        self.why = why
+
+    def count(self, stretch, *, only=None):
+        try:
+            return super().count(stretch, only=only)
+        except RuntimeError:
+            raise RuntimeError(f"Job aborted … {self.why}") from None
+
+
+NO_MEMORY = "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 2.00 GiB"
+NO_DISK = "OSError: [Errno 28] No space left on device"
+
+
+@pytest.mark.parametrize("why", [NO_MEMORY, "MemoryError", NO_DISK, "OSError: [Errno 24] Too many open files"])
+@pytest.mark.parametrize("meters", [{1, 2}, {2}, set()], ids=["all together", "one", "none"])
+def test_a_machine_that_is_short_of_something_stops_no_meter_and_buries_nothing(why, meters):
+    counting = Short(lambda offsets, counted: bool(offsets) and meters <= counted, why)
+    with pytest.raises(RuntimeError, match="Error"):
+        salvage(Stretch(0, 0, 4), counting=counting, log=a_log(4))
+    assert counting.applied == []
+
+
+def test_a_shortage_while_a_meter_is_tried_alone_is_not_blamed_on_it():
+    counting = Counting(lambda offsets, meters: bool(offsets) and 2 in meters)
+    count = counting.count
+
+    def alone_it_is_short(stretch, *, only=None):
+        try:
+            return count(stretch, only=only)
+        except RuntimeError:
+            raise RuntimeError("worker crashed" if only is None else NO_MEMORY) from None
+
+    counting.count = alone_it_is_short
+    with pytest.raises(RuntimeError, match="allocate"):
+        salvage(Stretch(0, 0, 1), counting=counting, log=a_log(1))
+    assert counting.applied == []
+
+
+def test_a_stretch_for_which_memory_is_short_is_counted_in_parts():
+    counting = Short(lambda offsets, meters: len(offsets) > 2, NO_MEMORY)
+    assert salvage(Stretch(0, 0, 8), counting=counting, log=a_log(8)) == []
+    assert [(each.stretch.start, each.stretch.end) for each in counting.applied] == [(0, 2), (2, 4), (4, 6), (6, 8)]
+
+
+@pytest.mark.parametrize("meters", [{2}, set()], ids=["one meter", "none"])
+def test_a_record_for_which_memory_never_suffices_is_buried_at_the_fifth_search_and_no_meter_is_stopped(meters):
+    counting = Short(lambda offsets, counted: 1 in offsets and meters <= counted, NO_MEMORY)
+    shortages = Counter()
+    for _ in range(4):
+        with pytest.raises(RuntimeError, match="allocate"):
+            salvage(Stretch(0, len(counting.applied), 3), counting=counting, log=a_log(3), shortages=shortages)
+        assert [each.stretch for each in counting.applied] == [Stretch(0, 0, 1)]
+    assert salvage(Stretch(0, 1, 3), counting=counting, log=a_log(3), shortages=shortages) == [1]
+    assert [(each.buried, each.broken) for each in counting.applied] == [(False, {}), (True, {}), (False, {})]
+
+
+def test_while_nothing_can_be_counted_at_all_memory_is_no_reason_to_bury():
+    counting = Short(lambda offsets, meters: True, NO_MEMORY)
+    shortages = Counter()
+    for _ in range(20):
+        with pytest.raises(RuntimeError, match="allocate"):
+            salvage(Stretch(0, 0, 1), counting=counting, log=a_log(1), shortages=shortages)
+    assert counting.applied == []
+
+
+def test_a_full_disk_is_waited_for_however_long_it_takes():
+    counting = Short(lambda offsets, meters: bool(offsets), NO_DISK)
+    shortages = Counter()
+    for _ in range(20):
+        with pytest.raises(RuntimeError, match="No space"):
+            salvage(Stretch(0, 0, 1), counting=counting, log=a_log(1), shortages=shortages)
+    assert counting.applied == []
