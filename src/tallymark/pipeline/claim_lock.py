@@ -35,6 +35,8 @@ class ClaimLock:
         self._clock = clock
         self._sleep = sleep
         self._file: int | None = None
+        self.is_news = False
+        """after `acquire()` was False: whether this process did not know of that holder"""
 
     def acquire(self, what: str) -> bool:
         """True with the lock, under which `what` is written for whoever waits; False if the holder keeps it."""
@@ -42,8 +44,10 @@ class ClaimLock:
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         give_up = self._clock() + PATIENCE_S
         while not self._try():
-            if self.holder == _stuck.get(str(self._path)) or self._clock() >= give_up:
-                _stuck[str(self._path)] = self.holder
+            holder = self.holder
+            self.is_news = holder != _stuck.get(str(self._path))
+            if not self.is_news or self._clock() >= give_up:
+                _stuck[str(self._path)] = holder
                 self.release()
                 return False
             self._sleep(POLL_S)

@@ -311,14 +311,25 @@ def test_a_side_file_of_a_range_with_a_buried_record_is_not_merged(tmp_path):
     assert run(tmp_path, log, 2, 4) == [True, False]
 
 
-def test_drafts_of_killed_processes_are_removed(tmp_path):
+def test_drafts_of_killed_processes_are_removed_by_the_next_process(tmp_path, monkeypatch):
     log = ListedLog([(n, n) for n in range(2, 20)])
     run(tmp_path, log, 0, 5)
+    monkeypatch.setattr(claims, "_swept", set())
     for orphan in ("0.claims.4711", "0.side.4712"):
         (tmp_path / orphan).write_bytes(b"half")
     (tmp_path / "10.claims.4711").write_bytes(b"of another partition")
     assert run(tmp_path, log, 5, 9) == [False] * 4
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.claims", "0.lock", "0.side", "10.claims.4711"]
+
+
+def test_a_process_looks_for_drafts_once_in_each_partition(tmp_path, monkeypatch):
+    """To list the folder of 1,024 partitions takes longer than to count a small stretch."""
+    glob, asked = Path.glob, []
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: (asked.append(pattern), glob(folder, pattern))[1])
+    log = ListedLog([(n, n) for n in range(2, 20)])
+    for start in (0, 5, 10):
+        run(tmp_path, log, start, start + 5)
+    assert sorted(asked) == ["0.claims.*", "0.side.*"]
 
 
 class Held:
@@ -356,13 +367,45 @@ def test_behind_a_stopped_process_a_partition_goes_on_with_claims_of_its_own(tmp
     # For the same holder nobody waits again, and only what is new is read from the log.
     slept.clear()
     log.read.clear()
-    answers += run(tmp_path, log, 20, 30, lock=waiting(tmp_path, clock, slept))
-    assert (slept, log.read) == ([], [(10, 20)])
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        answers += run(tmp_path, log, 20, 30, lock=waiting(tmp_path, clock, slept))
+    assert (slept, log.read, caplog.text) == ([], [(10, 20)], "")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != "0.lock"} == files
     stopped.release()
     answers += run(tmp_path, log, 30, 45) + run(tmp_path, log, 45, 60)
     assert answers == expected
-    assert claims._private == {}
+    assert len(claims._private) == 0
+
+
+def test_a_private_table_that_is_not_used_for_a_horizon_is_dropped(tmp_path):
+    log = ListedLog([(n, n) for n in range(2, 20)])
+    clock = ManualClock()
+
+    def count(folder: Path, *, is_held: bool) -> int:
+        held = Held(folder) if is_held else None
+        with Claims(
+            folder,
+            0,
+            start=0,
+            end=5,
+            horizon_ms=HORIZON_MS,
+            history=log,
+            lock=waiting(folder, ManualClock(), []),
+            clock=clock.now,
+        ):
+            pass
+        if held is not None:
+            held.release()
+        return len(claims._private)
+
+    assert count(tmp_path / "a", is_held=True) == 1
+    clock.advance(HORIZON_MS / 1000)
+    assert count(tmp_path / "b", is_held=True) == 2
+    clock.advance(1)
+    assert count(tmp_path / "c", is_held=False) == 1
+    clock.advance(HORIZON_MS / 1000)
+    assert count(tmp_path / "c", is_held=False) == 0
 
 
 def test_another_holder_is_waited_for_again(tmp_path):
