@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,82 @@ def test_a_break_noted_by_a_version_without_gaps_goes_on_as_a_gap_from_there(sto
     apply(store, 30, 31)
     apply(store, 31, 40, missed={views: 1})
     assert store.gaps(views) == [Gap(0, 0, 40, 5)]
+
+
+def test_a_meter_that_fails_again_at_once_has_one_gap_and_misses_nothing_twice(store: Store) -> None:
+    views = store.put_meter(VIEWS, now_ms=0).meter_id
+    for start in (0, 10):
+        apply(store, start, start + 10, broken={views: "no such column"}, missed={views: 7})
+        store.resume_meter("views")
+    apply(store, 20, 30, broken={views: "no such column"}, missed={views: 100})
+    assert store.gaps(views) == [Gap(0, 0, 30, 114)]
+    assert store.meter("views").missed == 114
+
+
+def test_a_burial_in_a_gap_that_two_breaks_made_does_not_split_it(store: Store) -> None:
+    views = store.put_meter(VIEWS, now_ms=0).meter_id
+    apply(store, 0, 10, broken={views: "no such column"}, missed={views: 7})
+    store.resume_meter("views")
+    apply(store, 10, 20, broken={views: "no such column"}, missed={views: 7})
+    apply(store, 20, 21)
+    apply(store, 21, 30, missed={views: 1})
+    assert store.gaps(views) == [Gap(0, 0, 30, 15)]
+
+
+# What a stretch is to a meter. R: it is resumed first. u: a break as an older version noted it, without what it missed.
+RESUMED, COUNTS, BREAKS, BREAKS_UNCOUNTED, MISSES, BURIED = "Rcbumx"
+LIVES = [
+    "bRbRb",
+    "bmRbmRbxm",
+    "bxRbxm",
+    "bRcbRm",
+    "bRmbm",
+    "bRmcb",
+    "bRuRb",
+    "bRum",
+    "uxRm",
+    "umRbRu",
+    "uRuRb",
+    "uxmRmb",
+    "cbmRcb",
+]
+
+
+def test_both_stores_have_the_same_gaps_whatever_becomes_of_a_meter(tmp_path: Path) -> None:
+    found: list[list[list[Gap]]] = []
+    for stores in (open_stores("sqlite", tmp_path), open_stores("memory", tmp_path)):
+        found.append([lived(stores.open(), life, start) for start, life in zip(count(0, 100), LIVES, strict=False)])
+        stores.close()
+    assert all(found[0])
+    assert found[0] == found[1]
+
+
+def lived(store: Store, life: str, start: int) -> list[Gap]:
+    """The gaps of a meter after this life in the log from `start` on."""
+    views = store.put_meter(VIEWS, now_ms=0).meter_id
+    steps: list[str] = []
+    for step in life:
+        if step == RESUMED:
+            store.resume_meter("views")
+            continue
+        at = start + len(steps) * 10
+        broken = {views: "no such column"} if step in (BREAKS, BREAKS_UNCOUNTED) else {}
+        missed = {views: 3 ** len(steps)} if step in (BREAKS, MISSES) else {}
+        apply(store, at, at + 10, broken=broken, missed=missed)
+        steps.append(step)
+    after = store.resume_meter("views")
+    apply(store, start + len(steps) * 10, start + 100)
+    gaps = store.gaps(views)
+    store.delete_meter("views", now_ms=1)
+    missed_of_all = sum(3**number for number, step in enumerate(steps) if step in (BREAKS, MISSES))
+    assert sum(gap.missed for gap in gaps) == missed_of_all == after.missed, life
+    places = [(place - start) // 10 for gap in gaps for place in range(gap.start, gap.end, 10)]
+    assert places == sorted(set(places)), f"{life}: gaps overlap"
+    lost = {number for number, step in enumerate(steps) if step not in (COUNTS, BURIED)}
+    counted = {number for number, step in enumerate(steps) if step == COUNTS}
+    assert lost <= set(places), life
+    assert not counted & set(places), life
+    return gaps
 
 
 def test_a_file_from_before_there_were_gaps_still_opens(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from tallymark.meters.model import Meter
 from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import making
-from tallymark.store.cassandra.book import EVENTS, METERS, AnyTerm, Book, Change, Page, Term
+from tallymark.store.cassandra.book import EVENTS, METERS, AnyTerm, Book, Change, Key, Page, Term
 from tallymark.store.cassandra.connection import Link, connect
 from tallymark.store.cassandra.making import METER, Definition, definitions
 from tallymark.store.cassandra.sink import (
@@ -120,11 +120,12 @@ class CassandraRegistry:
             facts = event_facts(page)
             applied = positions(page)
             # The gap of a break that a version without gaps noted begins there; what it missed nobody counted.
-            put = {
-                (GAPS, meter_id, partition): encode_gaps([Gap(partition, start, applied.get(partition, start), 0)])
-                for partition, (start, _) in ((each, decode_broken(value)) for each, value in broken.items())
-                if (GAPS, meter_id, partition) not in page.rows
-            }
+            put: dict[Key, bytes] = {}
+            for partition, value in broken.items():
+                key, (start, _) = (GAPS, meter_id, partition), decode_broken(value)
+                found = decode_gaps(partition, page.rows.get(key))
+                if not found or found[-1].end <= start:
+                    put[key] = encode_gaps([*found, Gap(partition, start, applied.get(partition, start), 0)])
             return Change(
                 facts=msgspec.msgpack.encode(msgspec.structs.replace(facts, breaks=facts.breaks + 1)),
                 put=put,

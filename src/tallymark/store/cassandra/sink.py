@@ -190,12 +190,12 @@ def _note_first(page: Page, put: dict[Key, bytes], key: Key, value: object) -> b
 
 
 def _note_missed(page: Page, put: dict[Key, bytes], meter_id: int, gap: Gap) -> None:
-    """Lengthens the gap that ends where this one begins, or begins one: at the break, if it is of this partition."""
+    """Lengthens the gap that ends where this one begins or holds the break, or begins one: at the break, if any."""
     key = (GAPS, meter_id, gap.partition)
     found = decode_gaps(gap.partition, put.get(key) or page.rows.get(key))
     broken = put.get((BROKEN, meter_id, gap.partition)) or page.rows.get((BROKEN, meter_id, gap.partition))
     first = gap.start if broken is None else decode_broken(broken)[0]
-    if found and (found[-1].end == gap.start or found[-1].start == first):
+    if found and (found[-1].end == gap.start or found[-1].end > first):
         gap = Gap(gap.partition, found[-1].start, gap.end, found.pop().missed + gap.missed)
     else:
         gap = Gap(gap.partition, first, gap.end, gap.missed)

@@ -80,11 +80,14 @@ class SqliteRegistry:
         connection = self._connections.mine()
         with writing_durably(connection):
             meter_id = find(_newest(connection), name).meter_id
-            # The gap of a break that a version without gaps noted begins there; what it missed nobody counted.
+            # The gap of a break that a version without gaps noted begins there; what it missed nobody counted. A break
+            # that followed a resume at once lies in the gap of the one before.
             connection.execute(
                 "INSERT OR IGNORE INTO gaps SELECT meter_id, partition, offset, COALESCE((SELECT next FROM positions"
                 " WHERE stream = ? AND positions.partition = broken.partition), offset), 0"
-                " FROM broken WHERE meter_id = ?",
+                " FROM broken WHERE meter_id = ? AND NOT EXISTS (SELECT 1 FROM gaps"
+                " WHERE gaps.meter_id = broken.meter_id AND gaps.partition = broken.partition"
+                " AND gaps.end > broken.offset)",
                 (EVENTS, meter_id),
             )
             if connection.execute("DELETE FROM broken WHERE meter_id = ?", (meter_id,)).rowcount > 0:

@@ -87,20 +87,20 @@ def _note_broken(connection: sqlite3.Connection, result: StretchResult) -> None:
 
 
 def _note_missed(connection: sqlite3.Connection, result: StretchResult) -> None:
-    """Lengthens the gap that ends where the stretch begins, or begins one: at the break, if it is of this partition."""
+    """Lengthens the gap that ends where the stretch begins or holds the break, or begins one: at the break, if any."""
     partition, start, end = result.stretch.partition, result.stretch.start, result.stretch.end
     for meter_id, missed in result.missed.items():
+        broken = connection.execute(
+            "SELECT offset FROM broken WHERE meter_id = ? AND partition = ?", (meter_id, partition)
+        ).fetchone()
+        first = start if broken is None else broken[0]
         lengthened = connection.execute(
-            "UPDATE gaps SET end = ?, missed = missed + ? WHERE meter_id = ? AND partition = ? AND end = ?",
-            (end, missed, meter_id, partition, start),
+            "UPDATE gaps SET end = ?, missed = missed + ?"
+            " WHERE meter_id = ? AND partition = ? AND (end = ? OR end > ?)",
+            (end, missed, meter_id, partition, start, first),
         )
         if lengthened.rowcount == 0:
-            connection.execute(
-                "INSERT INTO gaps VALUES (?, ?, COALESCE((SELECT offset FROM broken WHERE meter_id = ?"
-                " AND partition = ?), ?), ?, ?) ON CONFLICT DO UPDATE SET end = excluded.end,"
-                " missed = missed + excluded.missed",
-                (meter_id, partition, meter_id, partition, start, end, missed),
-            )
+            connection.execute("INSERT INTO gaps VALUES (?, ?, ?, ?, ?)", (meter_id, partition, first, end, missed))
 
 
 def _add_to_ledger(connection: sqlite3.Connection, partition: int, ledger: Ledger) -> None:
