@@ -50,6 +50,8 @@ def test_a_definition_is_on_disk_when_it_is_answered_and_a_batch_does_not_wait_f
     assert commits.taken() == [FULL]
     store.apply([StretchResult(Stretch(0, 0, 1), "log", 1, (1,), b"", Ledger(accepted=1))], now_ms=0)
     assert commits.taken() == [NORMAL]
+    store.resume_meter("views")
+    assert commits.taken() == [FULL]
     store.delete_meter("views", now_ms=1)
     assert commits.taken() == [FULL]
     with pytest.raises(StoreError, match="built in"):
