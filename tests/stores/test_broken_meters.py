@@ -145,7 +145,7 @@ LIVES = [
 ]
 
 
-def test_both_stores_have_the_same_gaps_whatever_becomes_of_a_meter(tmp_path: Path) -> None:
+def test_sqlite_and_cassandra_have_the_same_gaps_whatever_becomes_of_a_meter(tmp_path: Path) -> None:
     found: list[list[list[Gap]]] = []
     for stores in (open_stores("sqlite", tmp_path), open_stores("memory", tmp_path)):
         found.append([lived(stores.open(), life, start) for start, life in zip(count(0, 100), LIVES, strict=False)])
