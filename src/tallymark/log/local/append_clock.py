@@ -3,9 +3,10 @@
 The law of duplicates measures the time between two copies in append time, so an hour of append time must be an hour.
 The wall clock does not promise that: it is set forward and back, by people and by NTP. So append time follows a clock
 that nobody sets, and is drawn towards the wall clock slowly. How far it is ahead of the wall clock is kept in the
-partition's mark, so that it goes on at the same pace after a restart.
+partitions' marks, so that it goes on at the same pace after a restart.
 """
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -24,7 +25,8 @@ def steady_ns() -> int:
 
 
 class AppendClock:
-    """Of one partition; its user sees to it that one thread asks at a time.
+    """Of one writer, for all its partitions and threads: after a kill a partition that had long been quiet goes by
+    what a busy one noted.
 
     `last_ms` is the append time of the newest record, 0 if there is none. `ahead_ms` is what this clock was ahead of
     the wall clock when it was last asked, before a restart: without a word of that, 0. How long the log was closed only
@@ -32,6 +34,7 @@ class AppendClock:
     """
 
     def __init__(self, *, wall: Callable[[], int], steady: Callable[[], int], last_ms: int, ahead_ms: int) -> None:
+        self._lock = threading.Lock()
         self._wall = wall
         self._steady = steady
         self._steady_ns = steady()
@@ -40,12 +43,13 @@ class AppendClock:
         self.ahead_ms = self._now_ns // _MS - now_ms
 
     def now_ms(self) -> int:
-        steady_ns, wall_ms = self._steady(), self._wall()
-        passed = max(0, steady_ns - self._steady_ns)
-        most = passed * SLEW_PER_MILLE // 1000
-        behind = wall_ms * _MS - (self._now_ns + passed)
-        self._steady_ns = max(steady_ns, self._steady_ns)
-        self._now_ns += passed + max(-most, min(most, behind))
-        now_ms = self._now_ns // _MS
-        self.ahead_ms = now_ms - wall_ms
-        return now_ms
+        with self._lock:
+            steady_ns, wall_ms = self._steady(), self._wall()
+            passed = max(0, steady_ns - self._steady_ns)
+            most = passed * SLEW_PER_MILLE // 1000
+            behind = wall_ms * _MS - (self._now_ns + passed)
+            self._steady_ns = max(steady_ns, self._steady_ns)
+            self._now_ns += passed + max(-most, min(most, behind))
+            now_ms = self._now_ns // _MS
+            self.ahead_ms = now_ms - wall_ms
+            return now_ms

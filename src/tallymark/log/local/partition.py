@@ -25,16 +25,14 @@ class WriterRules:
     reserve_bytes: int
     instance: int
     disk: Disk
-    clock: Callable[[], int]
-    """the wall clock in epoch milliseconds, which people and NTP set"""
-    steady: Callable[[], int]
-    """nanoseconds of a clock that nobody sets"""
     synced_after: Callable[[float], None]
     """told the seconds each sync took"""
 
 
 class PartitionWriter:
-    """Appends to one partition. Safe for many threads: one append at a time, each durable before the next begins."""
+    """Appends to one partition, once it is started. Safe for many threads: one append at a time, each durable before
+    the next begins.
+    """
 
     def __init__(self, folder: Path, *, partition: int, seed: int, rules: WriterRules) -> None:
         self._folder = folder
@@ -59,17 +57,21 @@ class PartitionWriter:
         self._end = recovered.end
         self._events = last.events_before + last.events if last else 0
         self._append_ms = last.append_ms if last else 0
-        self._clock = AppendClock(
-            wall=rules.clock,
-            steady=rules.steady,
-            last_ms=self._append_ms,
-            ahead_ms=self._mark.read().ahead_ms,
-        )
+        self._clock: AppendClock | None = None
         self._sequence = last.sequence + 1 if last and last.instance == rules.instance else 0
         self._segment = os.open(segment_file(folder, self._active), os.O_RDWR)
         self._index = os.open(index_file(folder, self._active), os.O_RDWR)
+
+    def start(self, clock: AppendClock) -> None:
+        """Goes on by this clock, which all partitions of the writer share and which knows the last records of all."""
+        self._clock = clock
         self._publish(end=self._end)
         self._mark.flush()
+
+    @property
+    def append_ms(self) -> int:
+        """The append time of the last record, 0 if there is none."""
+        return self._append_ms
 
     @property
     def sealed(self) -> str | None:
@@ -110,10 +112,11 @@ class PartitionWriter:
                 os.close(self._segment)
                 os.close(self._index)
                 self._segment = self._index = -1
-                # The wall clock may have been set since the last append: whoever goes on must know.
-                self._clock.now_ms()
-                self._publish(end=self._end)
-                self._mark.flush()
+                if self._clock is not None:
+                    # The wall clock may have been set since the last append: whoever goes on must know.
+                    self._clock.now_ms()
+                    self._publish(end=self._end)
+                    self._mark.flush()
                 self._mark.close()
 
     def _lack_of_space(self, size: int) -> str | None:
@@ -148,7 +151,7 @@ class PartitionWriter:
         self._active, self._position = self._end, 0
 
     def _write(self, frames: Sequence[Outgoing]) -> "_Written":
-        append_ms = self._clock.now_ms()
+        append_ms = self._started().now_ms()
         instance = self._rules.instance
         position, events = self._position, self._events
         buffers: list[bytes] = []
@@ -212,9 +215,13 @@ class PartitionWriter:
                 end=end,
                 events=self._events,
                 active=self._active,
-                ahead_ms=self._clock.ahead_ms,
+                ahead_ms=self._started().ahead_ms,
             )
         )
+
+    def _started(self) -> AppendClock:
+        assert self._clock is not None, "an append before start()"
+        return self._clock
 
     def _refused(self, frames: Sequence[Outgoing], reason: str) -> list[Appended | NotAppended]:
         return [NotAppended(self._partition, reason) for _ in frames]

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tallymark import telemetry
-from tallymark.log.local.append_clock import steady_ns, wall_ms
+from tallymark.log.local.append_clock import AppendClock, steady_ns, wall_ms
 from tallymark.log.local.disk import Disk
 from tallymark.log.local.layout import open_layout, partition_folder
 from tallymark.log.local.partition import PartitionWriter, WriterRules
@@ -55,8 +55,6 @@ class LocalLogWriter:
             # 63 bits: fits every engine's signed integers.
             instance=secrets.randbits(63) if instance is None else instance,
             disk=disk or Disk(),
-            clock=clock,
-            steady=steady,
             synced_after=telemetry.LOG_SYNC_SECONDS.labels(stream).observe,
         )
         try:
@@ -67,6 +65,12 @@ class LocalLogWriter:
                     folder_of = partition_folder(self._folder, number)
                     key = seed(layout.identity, number)
                     self._partitions.append(PartitionWriter(folder_of, partition=number, seed=key, rules=rules))
+            # Who appended last knows best how far append time is ahead; the others may have been quiet since a step.
+            newest = max(self._partitions, key=lambda partition: partition.append_ms)
+            ahead_ms = newest.positions().clock_ahead_ms
+            shared = AppendClock(wall=clock, steady=steady, last_ms=newest.append_ms, ahead_ms=ahead_ms)
+            for partition in self._partitions:
+                partition.start(shared)
         except BaseException:
             self.close()
             raise

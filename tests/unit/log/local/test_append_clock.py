@@ -1,5 +1,6 @@
 """Append time goes at the pace of real time, whatever is done to the wall clock, and never goes back."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,30 @@ def test_a_restart_takes_as_long_in_append_time_as_on_the_wall(
     assert appended(log) - busy == closed_ms
     assert abs(appended(log, partition=1) - quiet - closed_ms - 1_000) <= 1_000 * SLEW_PER_MILLE // 1000
     assert reader_of().positions() == log.positions()
+
+
+@pytest.mark.parametrize("step_ms", [-HOUR, 11 * MINUTE])
+@pytest.mark.parametrize("busy", [0, 1])
+def test_after_a_kill_a_quiet_partition_goes_by_what_a_busy_one_noted(
+    open_log: OpenLog, tmp_path: Path, clock: Any, step_ms: int, busy: int
+) -> None:
+    """What a writer that is killed leaves behind are its files as they are while it runs."""
+    clock.set_to(START)
+    log = open_log()
+    quiet, _ = appended(log, partition=1 - busy), appended(log, partition=busy)
+    clock.set_to(START + step_ms)
+    clock.ms += 1_000
+    before = appended(log, partition=busy)
+    shutil.copytree(tmp_path / "events", tmp_path / "killed" / "events")
+    clock.ms += 2_000
+    options: dict[str, Any] = {"partitions": 2, "partition_by": "id", "segment_bytes": 4096}
+    again = LocalLogWriter(tmp_path / "killed", stream="events", clock=clock, steady=clock.steady, **options)
+    try:
+        assert appended(again, partition=busy) - before == 2_000
+        assert abs(appended(again, partition=1 - busy) - quiet - 3_000) <= 3_000 * SLEW_PER_MILLE // 1000
+        assert {each.clock_ahead_ms for each in again.positions().values()} == {again.positions()[0].clock_ahead_ms}
+    finally:
+        again.close()
 
 
 @pytest.mark.parametrize("wall_ms", [START - HOUR, START, START + DAY])
