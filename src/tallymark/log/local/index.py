@@ -37,7 +37,7 @@ _MASK = 2**64 - 1
 
 
 class IndexDamaged(Exception):
-    """Entries that are missing or fail their check."""
+    """Entries that are missing, cannot be read, or fail their check."""
 
 
 class Entry(NamedTuple):
@@ -61,7 +61,7 @@ def pack(entry: Entry, *, offset: int, seed: int) -> bytes:
 
 def read_one(file: int, *, first: int, offset: int, seed: int) -> Entry:
     """The entry of an offset in the index of the segment that begins at `first`."""
-    data = os.pread(file, ENTRY_BYTES, (offset - first) * ENTRY_BYTES)
+    data = _read(file, ENTRY_BYTES, (offset - first) * ENTRY_BYTES)
     if len(data) != ENTRY_BYTES:
         raise IndexDamaged(f"no entry for offset {offset}")
     *fields, check = _ENTRY.unpack(data)
@@ -74,7 +74,7 @@ def read_one(file: int, *, first: int, offset: int, seed: int) -> Entry:
 def read_many(file: int, *, first: int, start: int, end: int, seed: int) -> Entries:
     """The entries of start <= offset < end as columns."""
     wanted = (end - start) * ENTRY_BYTES
-    data = os.pread(file, wanted, (start - first) * ENTRY_BYTES)
+    data = _read(file, wanted, (start - first) * ENTRY_BYTES)
     if len(data) != wanted:
         raise IndexDamaged(f"no entry for offset {start + len(data) // ENTRY_BYTES}")
     entries = columns(data)
@@ -87,6 +87,13 @@ def read_many(file: int, *, first: int, start: int, end: int, seed: int) -> Entr
 def columns(data: bytes) -> Entries:
     """Packed entries as columns."""
     return np.frombuffer(data, _COLUMNS)
+
+
+def _read(file: int, size: int, position: int) -> bytes:
+    try:
+        return os.pread(file, size, position)
+    except OSError as error:
+        raise IndexDamaged(f"byte {position:,} cannot be read ({error.strerror or error})") from error
 
 
 def _check(entry: Entry, offset: int, seed: int) -> int:

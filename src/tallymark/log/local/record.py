@@ -86,12 +86,11 @@ def walk(
         offset += 1
 
 
-def walk_headers(file: int, *, seed: int, offset: int, end: int) -> Iterator[tuple[int, Header, int]]:
-    """(position, header, payload bytes) of every record of a segment that begins at `offset`; raises Broken.
+def walk_headers(file: int, *, seed: int, position: int, offset: int, end: int) -> Iterator[tuple[int, Header, int]]:
+    """(position, header, payload bytes) of every record from `offset`, which stands at `position`; raises Broken.
 
     A frame is stepped over unread: what a header says is under its own checksum, also where the frame is damaged.
     """
-    position = 0
     for number in range(offset, end):
         data = os.pread(file, HEADER_BYTES, position)
         if len(data) < HEADER_BYTES:

@@ -1,5 +1,6 @@
 """Damage to what was durable is found and named, wherever it is, and never skipped or cut."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tallymark.log import LocalLogWriter, LogDamaged, Outgoing
+from tallymark.log import LocalLogWriter, LogDamaged, NotAppended, Outgoing
+from tallymark.log.local import segment
 from tallymark.log.local.disk import Disk
 from tallymark.log.local.reader import LocalLogReader
-from tallymark.log.local.record import HEADER_BYTES
+from tallymark.log.local.record import HEADER_BYTES, walk_headers
 
 OpenLog = Callable[..., LocalLogWriter]
 ReaderOf = Callable[[], LocalLogReader]
@@ -191,6 +193,96 @@ def test_an_index_that_is_missing_is_made_again(folder: Path, open_log: OpenLog,
     open_log().close()
     assert len(list(folder.glob("*.idx"))) == 3
     assert read_every_way(reader_of()) == PAYLOADS
+
+
+def test_without_an_index_a_segment_is_walked_through_once_and_warned_of_once(
+    open_log: OpenLog, reader_of: ReaderOf, tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):  # fmt: skip
+    log = open_log(segment_bytes=1 << 20)
+    records = 5_000
+    for _ in range(10):
+        log.append([Outgoing(0, b"x", 1)] * (records // 10))
+        clock.ms += 1_000
+    (path,) = (tmp_path / "events" / "0000").glob("*.idx")
+    path.unlink()
+    walked: list[int] = []
+
+    def counted(*arguments: Any, **more: Any) -> Iterator[Any]:
+        for found in walk_headers(*arguments, **more):
+            walked.append(found[0])
+            yield found
+
+    monkeypatch.setattr(segment, "walk_headers", counted)
+    reader = reader_of()
+    assert reader.bounded_end(0, 0, max_events=10**9, max_bytes=10**9) == records
+    assert len(walked) < 2 * records
+    walked.clear()
+    for tenth in range(10):
+        assert reader.offset_at(0, 1_000_000 + tenth * 1_000) == tenth * records // 10
+        assert reader.append_ms(0, tenth * records // 10) == 1_000_000 + tenth * 1_000
+    assert len(walked) < 10 * 15 * 256, "from the beginning of the segment for each"
+    assert len([record for record in caplog.records if path.name in record.getMessage()]) == 1
+
+
+def test_a_reader_that_found_no_index_uses_the_one_that_the_writer_makes(
+    folder: Path, open_log: OpenLog, reader_of: ReaderOf, monkeypatch: pytest.MonkeyPatch
+):
+    for path in folder.glob("*.idx"):
+        path.unlink()
+    reader = reader_of()
+    assert read_every_way(reader) == PAYLOADS
+    open_log().close()
+    monkeypatch.delattr(segment, "walk_headers")
+    assert read_every_way(reader) == PAYLOADS
+
+
+def test_an_index_that_cannot_be_read_is_read_past(
+    folder: Path, open_log: OpenLog, reader_of: ReaderOf, monkeypatch: pytest.MonkeyPatch
+):
+    reader = reader_of()
+    assert read_every_way(reader) == PAYLOADS
+    indexes = {path.stat().st_ino for path in folder.glob("*.idx")}
+    pread = os.pread
+
+    def refuse(file: int, size: int, position: int) -> bytes:
+        if os.fstat(file).st_ino in indexes:
+            raise OSError(5, "Input/output error")
+        return pread(file, size, position)
+
+    monkeypatch.setattr("os.pread", refuse)
+    assert read_every_way(reader) == PAYLOADS
+
+
+def test_where_records_stand_that_are_not_synced_is_not_remembered(
+    open_log: OpenLog, reader_of: ReaderOf, tmp_path: Path
+):
+    """The writer takes them back, and puts others of another size in their place."""
+    log = open_log(segment_bytes=1 << 20, disk=(disk := Fails()))
+    log.append([Outgoing(0, b"x", 1)])
+    (path,) = (tmp_path / "events" / "0000").glob("*.idx")
+    path.unlink()
+    reader = reader_of()
+    disk.before = lambda: reader.append_ms(0, 900)
+    (refused, *_) = log.append([Outgoing(0, b"long" * 20, 1)] * 1_000)
+    assert isinstance(refused, NotAppended)
+    log.close()
+    open_log(segment_bytes=1 << 20).append([Outgoing(0, b"x", 1)] * 1_000)
+    path.unlink()
+    assert [record.payload for record in reader.read(0, 900, 1_001)] == [b"x"] * 101
+
+
+class Fails(Disk):
+    """Fails a sync once somebody has looked at what is about to be taken back."""
+
+    before: Callable[[], object] | None = None
+
+    def sync(self, file: int) -> None:
+        if self.before is not None:
+            self.before()
+            self.before = None
+            raise OSError(5, "Input/output error")
+        super().sync(file)
 
 
 def test_an_index_with_entries_of_another_place_is_mended(folder: Path, reader_of: ReaderOf):
