@@ -356,3 +356,25 @@ def test_a_lease_whose_taking_was_not_answered_is_ours_when_the_store_is_back() 
     store.apply([stretch(0, 1)], now_ms=0)
     store.fold(most_points=10)
     assert store.marks().folded == 1
+
+
+def test_looking_for_letters_of_a_rare_reason_fetches_a_bounded_number_of_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(letters, "MOST_BYTES_LOOKED_AT", 50_000)
+    pages = 0
+
+    def note(request: Any) -> None:
+        nonlocal pages
+        pages += sum(cql.startswith("SELECT number, found_ms, body") for cql, _ in statements(request))
+
+    store = opened(Server(), note)
+    kinds = ["rare", *["common"] * 200, "newest", *["common"] * 3]
+    found = [DeadLetter("pipeline", reason, "why", 1, b"x" * 1_000, n) for n, reason in enumerate(kinds)]
+    store.add_letters("dead-log", Stretch(0, 0, len(found)), found)
+    assert store.list_dead_letters(reasons=["rare"]) == []
+    assert pages <= 3, "50,000 bytes are 50 letters, and these are 3 pages"
+    assert [each.reason for each in store.list_dead_letters(reasons=["newest"])] == ["newest"]
+    assert 40 <= len(store.list_dead_letters(limit=100)) <= 50
+    monkeypatch.setattr(letters, "MOST_BYTES_LOOKED_AT", 1)
+    assert len(store.list_dead_letters()) == 1, "one is looked at however large it is"

@@ -21,6 +21,8 @@ BLOCK = 4_096
 AT_ONCE = 50
 BYTES_AT_ONCE = 1_000_000
 LISTED_AT_ONCE = 20
+# Of bodies that are fetched to look for those of a reason: letters of frames would otherwise be gigabytes.
+MOST_BYTES_LOOKED_AT = 64_000_000
 DROPPED = "dropped"
 """kind of the rows in the book `dead` that say up to which number the letters of a book are gone"""
 
@@ -97,12 +99,17 @@ class Letters:
     def listed(
         self, pages: Sequence[tuple[str, LetterFacts]], *, wanted: Callable[[DeadLetter], bool], limit: int
     ) -> list[LetterSummary]:
-        """As `newest`, of those that are wanted; page by page, since a letter may hold a frame of 1 MB."""
+        """As `newest`, of those that are wanted; page by page, since a letter may hold a frame of 1 MB.
+
+        Fewer are looked through than `MOST_LOOKED_AT` if they are large: their bodies come whole over the network.
+        """
         books = (self._found(book, facts.end) for book, facts in pages)
         found: list[LetterSummary] = []
+        looked_at_bytes = 0
         for _, letter_id, body in islice(merge(*books, key=lambda each: each[0]), MOST_LOOKED_AT):
-            if len(found) >= limit:
+            if len(found) >= limit or looked_at_bytes >= MOST_BYTES_LOOKED_AT:
                 break
+            looked_at_bytes += len(body)
             letter = msgspec.msgpack.decode(body, type=DeadLetter)
             if wanted(letter):
                 found.append(LetterSummary.of(letter_id, letter))
