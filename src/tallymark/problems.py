@@ -35,7 +35,7 @@ MEANINGS = {
     "bad_function": Meaning((400,), "`top` ranks by one function."),
     "bad_header": Meaning((400,), "A header contains a line break."),
     "bad_id": Meaning((400,), "`id` is empty, too long or not text."),
-    "bad_idempotency_key": Meaning((400,), "`Idempotency-Key` is empty or too long."),
+    "bad_idempotency_key": Meaning((400,), "`Idempotency-Key` is empty, too long, or not printable ASCII."),
     "bad_json": Meaning((400,), "The text is not JSON."),
     "bad_key": Meaning((400,), "A key in a file of meters is not a word."),
     "bad_name": Meaning((400,), "Not of the form that names of meters have."),

@@ -101,8 +101,8 @@ class Intake:
             sent,
             self._now_ms(),
             lines,
-            _sent_at(headers.get("tallymark-sent-at")),
-            _idempotency_key(headers.get("idempotency-key")),
+            _sent_at(_header(headers, "Tallymark-Sent-At", "bad_time")),
+            _idempotency_key(_header(headers, "Idempotency-Key", "bad_idempotency_key")),
         )
         request = await self._judge(delivery)
         self._rate.spend(len(request.events) + len(request.refusals))
@@ -163,6 +163,14 @@ def _is_lines(content_type: str | None) -> bool:
     if kind not in JSON_TYPES:
         raise Problem(415, "unknown_type", f"content-type {kind[:80]!r}; send application/json or application/x-ndjson")
     return False
+
+
+def _header(headers: Any, name: str, code: str) -> str | None:
+    """A header that must not be ignored: the server hands out one that is not printable ASCII as if it were absent."""
+    value: str | None = headers.get(name.lower())
+    if value is None and name.lower() in headers:
+        raise Problem(400, code, f"header {name} has characters other than printable ASCII; leave them out")
+    return value
 
 
 def _sent_at(header: str | None) -> RawTime:

@@ -147,6 +147,24 @@ def test_what_a_request_can_get_wrong(
     assert collector.events() == []
 
 
+@pytest.mark.parametrize(
+    ("name", "code"), [("Idempotency-Key", "bad_idempotency_key"), ("Tallymark-Sent-At", "bad_time")]
+)
+@pytest.mark.parametrize("value", ["order-ü".encode(), b"\xff\xfe"])
+def test_a_header_that_cannot_be_read_is_not_taken_for_absent(
+    collector: Any, name: str, code: str, value: bytes
+) -> None:
+    body = b'{"event":"sale"}'
+    with collector.connect() as sending:
+        sending.sendall(b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n")
+        sending.sendall(b"content-length: %d\r\n%s: %s\r\n\r\n%s" % (len(body), name.encode(), value, body))
+        answer = b"".join(iter(lambda: sending.recv(65_536), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == code
+    assert f"header {name} has characters other than printable ASCII".encode() in answer
+    assert collector.events() == []
+
+
 def test_another_method_is_405(collector: Any) -> None:
     reply = collector.get("/v1/events")
     assert (reply.status, reply.headers["allow"]) == (405, "POST, OPTIONS")
