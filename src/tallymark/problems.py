@@ -92,7 +92,9 @@ MEANINGS = {
     "too_many_listeners": Meaning((503,), "As many follow `live` as may."),
     "too_many_parameters": Meaning((400,), "More parameters than a question may have."),
     "too_many_names": Meaning(
-        (422,), "More event names than `collector.max_event_names`. Put what varies into `props`, not into `event`."
+        (422,),
+        "More event names than `collector.max_event_names`, or more new ones than a tenth of that (at least 100) in "
+        "one request. Put what varies into `props`, not into `event`.",
     ),
     "too_new": Meaning((400,), "The event lies further ahead than `events.accept_future_s`, after clock correction."),
     "too_old": Meaning((400,), "The event is older than `events.accept_past_s`, after clock correction."),

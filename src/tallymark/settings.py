@@ -43,7 +43,7 @@ class CollectorSettings:
     max_inflated_bytes: int = setting(16_000_000, "largest request body after decompression")
     max_request_events: int = setting(10_000, "most events in one request")
     max_event_names: int = setting(
-        10_000, "most different event names that a collector takes within a day; each is a series"
+        10_000, "most event names in use at a time; a name is forgotten after 12 to 24 h without use"
     )
     header_timeout_s: float = setting(5.0, "a request whose headers take longer is closed")
     body_timeout_s: float = setting(10.0, "a request whose body takes longer is answered 408")
@@ -206,7 +206,7 @@ class Settings:
 
     @property
     def run_folder(self) -> Path:
-        """Locks, addresses and metrics of the running processes."""
+        """Locks, addresses and metrics of the running processes; the event names that a collector knows."""
         return self.folder / "run"
 
 

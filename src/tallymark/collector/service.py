@@ -12,7 +12,7 @@ import uvloop
 
 from tallymark import http, telemetry
 from tallymark.beating import Beating, Beats
-from tallymark.collector import dead
+from tallymark.collector import dead, kept_names
 from tallymark.collector.app import App, Origins
 from tallymark.collector.applied import Follower
 from tallymark.collector.body import Limits, Reader
@@ -26,7 +26,7 @@ from tallymark.collector.waiting import opened
 from tallymark.events.clocks import Clocks
 from tallymark.events.names import Names
 from tallymark.log.protocol import LogWriter
-from tallymark.role import Role
+from tallymark.role import Role, file_stem
 from tallymark.settings import Settings, SettingsError
 
 STREAM = "events"
@@ -118,7 +118,8 @@ async def serve(
     ours = settings.collector
     reader = Reader(Limits(ours.max_body_bytes, ours.max_inflated_bytes, ours.body_timeout_s))
     budget = Budget(ours.max_pending_bytes)
-    names = Names(ours.max_event_names)
+    names_file = settings.run_folder / f"{file_stem('collector', settings.instance)}.names"
+    names = Names(ours.max_event_names, known=kept_names.load(names_file))
     telemetry.COLLECTOR_EVENT_NAMES.set_function(lambda: len(names))
     port = ours.port or http.free_port(ours.host)
     halt = asyncio.Event()
@@ -157,6 +158,8 @@ async def serve(
             instance=settings.instance,
         )
         announcing = asyncio.create_task(_announce(ours.host, port, ready))
+        served = asyncio.Event()
+        saving = asyncio.create_task(kept_names.keep_saved(names_file, names, until=served))
         # One of several collectors stays for a moment, not ready, so that nobody is sent here any more.
         leaving = asyncio.create_task(_leave(stop, reader, halt, LEAVE_S if settings.log.kind != "local" else 0.0))
         try:
@@ -171,6 +174,8 @@ async def serve(
         finally:
             announcing.cancel()
             leaving.cancel()
+            served.set()
+            await saving
 
 
 async def _leave(stop: asyncio.Event, reader: Reader, halt: asyncio.Event, leave_s: float) -> None:

@@ -97,6 +97,7 @@ def one_by_one(delivery: Delivery, believed: Clocks, *, max_events: int, names: 
     if not raws:
         raise BadBody("no_events", "the body has no events")
     accepted = Accepted([], [], [], [], delivery.received_ms, set())
+    new_names = 0
     for index, raw in enumerate(raws):
         try:
             event = _one(raw)
@@ -104,7 +105,7 @@ def one_by_one(delivery: Delivery, believed: Clocks, *, max_events: int, names: 
             if _any_outside([time], delivery.received_ms, believed):
                 raise _outside(time, delivery.received_ms, believed)
             if names is not None:
-                names.admit({event.event})
+                new_names += names.admit({event.event}, added=new_names)
         except Refused as refused:
             accepted.refusals.append(Refusal(index, refused.code, refused.detail, raw))
         else:
