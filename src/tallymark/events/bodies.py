@@ -29,8 +29,8 @@ class BadBody(ValueError):
 class TooManyEvents(ValueError):
     """More events than one request may have."""
 
-    def __init__(self, count: str, max_events: int) -> None:
-        super().__init__(f"{count} events in one request; at most {max_events:,} are allowed: send smaller batches")
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: send smaller batches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ def decode(delivery: Delivery) -> tuple[list[Event], RawTime]:
     """All events of the body at once, and when they were sent; raises UNDECODABLE."""
     body = delivery.body
     if delivery.lines:
-        return _event.decode_lines(body), delivery.sent_at
+        # `decode_lines` would also take two events on a line, or one on two; then nobody could say which line is which.
+        return [_event.decode(line) for line in body.split(b"\n") if line], delivery.sent_at
     if _is_array(body):
         return _events.decode(body), delivery.sent_at
     if b'"events"' in body:
@@ -83,7 +84,7 @@ def split(delivery: Delivery, *, max_events: int) -> tuple[list[bytes], RawTime]
     if delivery.lines:
         lines = pieces.first_lines(body, max_events + 1)
         if len(lines) > max_events:
-            raise TooManyEvents(f"more than {max_events:,}", max_events)
+            raise TooManyEvents(f"more than the {max_events:,} events that one request may have")
         return lines, delivery.sent_at
     try:
         texts, sent_at = _elements(delivery, max_events)
@@ -103,21 +104,25 @@ def split(delivery: Delivery, *, max_events: int) -> tuple[list[bytes], RawTime]
 
 def check_count(count: int, max_events: int) -> None:
     if count > max_events:
-        raise TooManyEvents(f"{count:,}", max_events)
+        raise TooManyEvents(f"{count:,} events in one request; at most {max_events:,} are allowed")
 
 
 def _elements(delivery: Delivery, max_events: int) -> tuple[list[bytes], RawTime]:
     body = delivery.body
-    is_array = _is_array(body)
-    if body.count(b",") >= max(pieces.MAX_UNCOUNTED, max_events):
-        check_count(pieces.elements(body, level=1 if is_array else 2), max_events)
-    if is_array:
+    if _is_array(body):
+        _check_commas(body, max_events, level=1)
         return [bytes(raw) for raw in _raws.decode(body)], delivery.sent_at
     shape = _shape.decode(body)
     if shape.events is msgspec.UNSET or shape.event is not msgspec.UNSET:
         return [body.strip()], delivery.sent_at
+    _check_commas(body, max_events, level=2)
     envelope = _raw_envelope.decode(body)
     return [bytes(raw) for raw in envelope.events], _sent_at(envelope.sent_at, delivery)
+
+
+def _check_commas(body: bytes, max_events: int, *, level: int) -> None:
+    if body.count(b",") >= max(pieces.MAX_UNCOUNTED, max_events):
+        check_count(pieces.elements(body, level=level), max_events)
 
 
 def _is_array(body: bytes) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.events import pieces, validation
-from tallymark.events.bodies import Delivery, TooManyEvents
+from tallymark.events.bodies import BadBody, Delivery, TooManyEvents
 from tallymark.events.clocks import Clocks
 from tallymark.events.validation import Accepted, validate
 
@@ -59,15 +59,33 @@ BODIES: dict[str, tuple[Callable[[], bytes], bool]] = {
 }
 
 
+SAID = {
+    True: "^more than the 10,000 events that one request may have: send smaller batches$",
+    False: r"^[0-9,]{7,} events in one request; at most 10,000 are allowed: send smaller batches$",
+}
+
+
 @pytest.mark.parametrize("kind", BODIES)
 def test_16_mb_of_small_pieces_are_refused_before_they_are_cut(kind: str) -> None:
     made, lines = BODIES[kind]
     body = made()
     tracemalloc.start()
     try:
-        with pytest.raises(TooManyEvents, match="events in one request; at most 10,000 are allowed"):
+        with pytest.raises(TooManyEvents, match=SAID[lines]):
             judge(body, lines=lines)
         assert tracemalloc.get_traced_memory()[1] < 30 * MB
+    finally:
+        tracemalloc.stop()
+
+
+def test_16_mb_of_events_on_one_line_are_refused_before_they_are_made() -> None:
+    body = (EVENT + b" ") * 1_140_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadBody, match="trailing characters") as told:
+            judge(body, lines=True)
+        assert told.value.code == "bad_json"
+        assert tracemalloc.get_traced_memory()[1] < 50 * MB, "the line itself, twice"
     finally:
         tracemalloc.stop()
 
@@ -88,6 +106,14 @@ def test_many_commas_and_braces_inside_of_few_events_are_no_reason_to_refuse_the
     assert min(body.count(b"{"), body.count(b",")) > pieces.MAX_UNCOUNTED
     assert len(judge(body, max_events=60).events) == 60
     assert len(judge(json.dumps({"events": [wordy] * 60}).encode(), max_events=60).events) == 60
+
+
+@pytest.mark.parametrize("max_events", [1, 10_000])
+def test_the_commas_of_one_event_do_not_make_it_many(max_events: int) -> None:
+    event = b'{"event":"a","props":{' + b",".join(b'"%d":1' % n for n in range(120_000)) + b"}}"
+    for body in (event, b"[" + event + b"]", b'{"events":[' + event + b"]}"):
+        (refusal,) = judge(body, max_events=max_events).refusals
+        assert (refusal.code, refusal.detail) == ("bad_props", "`props` has 120,000 entries; at most 64 are allowed")
 
 
 def test_who_allows_more_events_has_them_judged_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,6 +203,31 @@ def test_lines_are_told_apart_and_blank_ones_skipped() -> None:
     assert codes(accepted) == [(1, "bad_json")]
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'{"event":"a","id":"1"}{"event":"b","id":"2"}',
+        b'{"event":"a","id":"1"} {"event":"b","id":"2"}',
+        b'{"event":"a","id":"1"}\r{"event":"b","id":"2"}',
+    ],
+)
+@pytest.mark.parametrize("neighbour", [b'{"event":"c","id":"3"}', b'{"event":"c","id":"3","time":"noon"}'])
+def test_a_line_is_one_event_whatever_its_neighbours_are(bad: bytes, neighbour: bytes) -> None:
+    accepted = judge(b"\n".join([b'{"event":"first","id":"0"}', bad, b"", neighbour]), lines=True)
+    assert codes(accepted)[0] == (1, "bad_json")
+    assert accepted.refusals[0].raw == bad
+    assert accepted.indexes[0] == 0
+    assert len(accepted.events) + len(accepted.refusals) == 3
+
+
+def test_an_event_is_one_line() -> None:
+    # As many events as lines, and still not one on each.
+    body = b'{"event":"a","id":"1"}{"event":"b","id":"2"}\n{"event":"c",\n"id":"3"}\n{"event":"d","id":"4"}'
+    accepted = judge(body, lines=True)
+    assert codes(accepted) == [(0, "bad_json"), (1, "bad_json"), (2, "bad_json")]
+    assert [event.event for event in accepted.events] == ["d"]
+
+
 def test_an_envelope_says_when_it_was_sent() -> None:
     accepted = judge({"sent_at": NOW - 60_000, "events": [{**GOOD, "time": NOW - 61_000}, GOOD]})
     assert accepted.times == [NOW - 1000, NOW]
