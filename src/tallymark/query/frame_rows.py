@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from tallymark.events import columns, frame
 
@@ -18,9 +19,18 @@ _LEFT_OUT = ("hash_high", "hash_low", "tenant")
 
 def rows(payload: bytes, *, limit: int) -> list[dict[str, Any]]:
     """The first events, in the form in which events are sent, as many as fit; raises FrameError."""
+    batch = frame.decode(payload)
+    try:
+        return _shown(batch.slice(0, limit))
+    except (ValueError, TypeError, RecursionError) as error:
+        # A whole frame whose columns do not hold what they should: it is a letter because something was wrong with it.
+        raise frame.FrameDamaged(f"{len(payload):,} bytes are a frame, but not of events: {error}") from error
+
+
+def _shown(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     size = 0
-    for row in columns.rows(frame.decode(payload).slice(0, limit)):
+    for row in columns.rows(batch):
         event = {name: value for name, value in row.items() if value not in (None, {}) and name not in _LEFT_OUT}
         if not event.get("shift"):
             event.pop("shift", None)

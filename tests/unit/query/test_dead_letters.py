@@ -5,6 +5,7 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import tallymark
@@ -146,6 +147,18 @@ def test_what_cannot_be_decoded_is_shown_in_hex(desk, letter):
     told = desk.ask("/v1/dlq/1")
     assert bytes.fromhex(told["hex"]) == letter.raw
     assert told["note"].startswith("its events cannot be read: ")
+
+
+@pytest.mark.parametrize("rest", ["{", "[1]", "7", "[" * 100_000, '{"a":' * 100_000], ids=lambda rest: rest[:5])
+def test_a_frame_that_holds_no_events_is_shown_in_hex(desk, rest):
+    batch = frame.decode(payload())
+    place = batch.schema.get_field_index("rest")
+    field = batch.schema.field(place)
+    raw = frame.encode(batch.set_column(place, field, pa.array([rest] * batch.num_rows, field.type)))
+    desk.store.bury(uncounted("damaged", raw))
+    told = desk.ask("/v1/dlq/1")
+    assert "are a frame, but not of events: " in told["note"]
+    assert bytes.fromhex(told["hex"]) == raw[:4_096]
 
 
 def test_a_letter_of_letters_that_could_not_be_read_is_shown_in_hex(desk):
