@@ -11,6 +11,7 @@ from tallymark.commands.output import cell, print_json, print_table
 from tallymark.commands.service import add_url, ask, connect
 
 DETAIL_CHARS = 100
+LOOKED_AT = "\n(with Cassandra: none among the newest 10,000 letters, older ones are not looked through)"
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,9 +31,9 @@ def _list(arguments: argparse.Namespace) -> int:
         print_json(answer)
         return 0
     counts, letters = answer.get("counts") or [], answer.get("letters") or []
+    filtered = bool(arguments.reason or arguments.hop)
     if not counts:
-        which = " of this kind" if arguments.reason or arguments.hop else ""
-        print(f"no dead letters{which}: nothing was refused or left uncounted")
+        print("no dead letters" + (" of this kind" if filtered else ""))
         return 0
     print_table(
         ["events", "hop", "reason", "last"],
@@ -40,7 +41,7 @@ def _list(arguments: argparse.Namespace) -> int:
     )
     print()
     if not letters:
-        print("none of them are kept: the oldest go when log.dead_bytes is reached")
+        print("none of them are kept: the oldest go when log.dead_bytes is reached" + (LOOKED_AT if filtered else ""))
         return 0
     print_table(
         ["id", "time", "hop", "reason", "events", "detail"],

@@ -74,7 +74,7 @@ class Ledger:
 
 
 MOST_LOOKED_AT = 10_000
-"""dead letters that are looked through for those of a reason"""
+"""dead letters that a store without an index of their kinds looks through for those of a reason"""
 MAYBE_DUPLICATE = "maybe_duplicate"
 """reason of the letters whose events are in the ledger's `aside`, not in `dead`: nobody can tell if they count"""
 

@@ -258,7 +258,8 @@ class Store(Registry, Sink, Upkeep, Beats, Protocol):
     ) -> list[LetterSummary]:
         """Those that are kept, newest first, of these hops and reasons (none named: of all).
 
-        At most the `MOST_LOOKED_AT` newest are looked through: a rare reason must not read all of them.
+        A store without an index of their kinds looks through the `MOST_LOOKED_AT` newest at most: a rare reason must
+        not read all of them.
         """
         ...
 

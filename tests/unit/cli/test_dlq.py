@@ -28,8 +28,9 @@ def test_a_list_has_counts_and_letters(fake_service, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "no dead letters: nothing was refused or left uncounted\n"),
-        (["--reason", "bad_time"], "no dead letters of this kind: nothing was refused or left uncounted\n"),
+        ([], "no dead letters\n"),
+        (["--reason", "bad_time"], "no dead letters of this kind\n"),
+        (["--hop", "pipeline"], "no dead letters of this kind\n"),
     ],
 )
 def test_none_is_said_kindly(fake_service, capsys, arguments, said):
@@ -41,7 +42,11 @@ def test_none_is_said_kindly(fake_service, capsys, arguments, said):
 def test_letters_that_are_gone_are_still_counted(fake_service, capsys):
     fake_service.answers["/v1/dlq"] = 200, {"counts": COUNTS, "letters": []}
     assert main(["dlq", "list"]) == 0
-    assert "none of them are kept" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert told.endswith("none of them are kept: the oldest go when log.dead_bytes is reached\n")
+    assert main(["dlq", "list", "--reason", "bad_time"]) == 0
+    told = capsys.readouterr().out
+    assert "with Cassandra: none among the newest 10,000 letters" in told
 
 
 def test_the_events_alone_go_to_stdout(fake_service, capsys):

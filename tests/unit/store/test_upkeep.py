@@ -2,13 +2,14 @@
 
 import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tallymark.meters.model import BUILT_IN, METRICS, Meter
-from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreError
 from tallymark.store.sqlite import connection
 from tallymark.store.sqlite.store import SqliteStore
@@ -123,3 +124,31 @@ def test_threads_that_have_ended_leave_no_connection_behind(store: SqliteStore) 
         thread.start()
         thread.join()
     assert len(store._connections._by_thread) <= 2
+
+
+def test_a_letter_of_a_rare_kind_is_found_behind_ten_thousand_others(store: SqliteStore) -> None:
+    rare = DeadLetter("pipeline", "damaged", "rare", 1, b"x", 0, 0, 0)
+    common = [DeadLetter("collector", "bad_time", f"{number}", 1, b"{}", number) for number in range(10_050)]
+    store.add_letters("dead-log", Stretch(0, 0, 1), [rare, *common])
+    for wanted in ({"reasons": ["damaged"]}, {"hops": ["pipeline"]}, {"hops": ["pipeline"], "reasons": ["damaged"]}):
+        assert [each.detail for each in store.list_dead_letters(**wanted)] == ["rare"]
+    newest = store.list_dead_letters(hops=["pipeline", "collector"], limit=2)
+    assert [each.detail for each in newest] == ["10049", "10048"]
+
+
+def test_a_file_from_before_letters_were_indexed_gets_the_index(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    before = SqliteStore(path)
+    before.add_letters("dead-log", Stretch(0, 0, 1), [DeadLetter("collector", "bad_time", "old", 1, b"{}", 0)])
+    before.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP INDEX letters_by_kind")
+    again = SqliteStore(path)
+    assert [each.detail for each in again.list_dead_letters(reasons=["bad_time"])] == ["old"]
+    again.close()
+    with closing(sqlite3.connect(path)) as connection:
+        asked = (
+            "EXPLAIN QUERY PLAN SELECT letter_id FROM letters WHERE hop = '' AND reason = '' ORDER BY letter_id DESC"
+        )
+        ((*_, plan),) = connection.execute(asked)
+    assert "COVERING INDEX letters_by_kind" in plan

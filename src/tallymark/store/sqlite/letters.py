@@ -3,10 +3,11 @@
 import sqlite3
 from collections.abc import Collection, Iterable
 
-from tallymark.store.model import MOST_LOOKED_AT, DeadLetter, LetterSummary
+from tallymark.store.model import DeadLetter, LetterSummary
 from tallymark.store.sqlite.marks import add_to_mark, read_mark
 
 _COLUMNS = "hop, reason, detail, events, raw, at_ms, partition, offset"
+_NEWEST = "ORDER BY letter_id DESC LIMIT ?"
 
 
 def add_letters(connection: sqlite3.Connection, letters: Iterable[DeadLetter], *, now_ms: int | None = None) -> None:
@@ -45,12 +46,26 @@ def list_letters(
     connection: sqlite3.Connection, *, hops: Collection[str], reasons: Collection[str], limit: int
 ) -> list[LetterSummary]:
     """`raw` is not read: SQLite passes over what lies on a row's further pages."""
-    wanted = ["letter_id > (SELECT COALESCE(MAX(letter_id), 0) FROM letters) - ?"]
-    wanted += [f"{name} IN ({','.join('?' * len(of))})" for name, of in (("hop", hops), ("reason", reasons)) if of]
+    if not hops and not reasons:
+        ids = [letter_id for (letter_id,) in connection.execute(f"SELECT letter_id FROM letters {_NEWEST}", (limit,))]
+    else:
+        kinds = [
+            (hop, reason)
+            for hop, reason in letter_counts(connection)
+            if (not hops or hop in hops) and (not reasons or reason in reasons)
+        ]
+        ids = [
+            letter_id
+            for kind in kinds  # each from the index, so that a rare kind does not read all the others
+            for (letter_id,) in connection.execute(
+                f"SELECT letter_id FROM letters WHERE hop = ? AND reason = ? {_NEWEST}", (*kind, limit)
+            )
+        ]
+        ids = sorted(ids, reverse=True)[:limit]
     rows = connection.execute(
         "SELECT letter_id, hop, reason, detail, events, at_ms, partition, offset, LENGTH(raw) FROM letters"
-        f" WHERE {' AND '.join(wanted)} ORDER BY letter_id DESC LIMIT ?",
-        (MOST_LOOKED_AT, *hops, *reasons, limit),
+        f" WHERE letter_id IN ({','.join('?' * len(ids))}) ORDER BY letter_id DESC",
+        ids,
     )
     return [LetterSummary(*row) for row in rows]
 

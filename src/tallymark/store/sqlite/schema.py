@@ -66,6 +66,8 @@ _ADDED = {
     # What a meter did not count while it was broken.
     "gaps": "CREATE TABLE IF NOT EXISTS gaps (meter_id INTEGER, partition INTEGER, start INTEGER, end INTEGER NOT NULL,"
     " missed INTEGER NOT NULL, PRIMARY KEY (meter_id, partition, start)) WITHOUT ROWID",
+    # The newest letters of a kind are found without reading those of all others.
+    "letters_by_kind": "CREATE INDEX IF NOT EXISTS letters_by_kind ON letters (hop, reason)",
 }
 
 _MARKS = {
@@ -93,7 +95,7 @@ def prepare(connection: sqlite3.Connection) -> None:
             f"the store's file has schema {found}, this version of Tallymark knows {VERSION}:"
             " use the version that wrote it, or another data folder"
         )
-    if lacking := _ADDED.keys() - _tables(connection):
+    if lacking := _ADDED.keys() - _names(connection):
         with writing(connection):
             for name in lacking:
                 connection.execute(_ADDED[name])
@@ -110,8 +112,9 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _tables(connection: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+def _names(connection: sqlite3.Connection) -> set[str]:
+    """Of tables and indexes."""
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
 
 
 def _version(connection: sqlite3.Connection) -> int:
