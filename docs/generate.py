@@ -112,11 +112,8 @@ def metrics_page() -> str:
 
 
 def errors_page() -> str:
-    table = [
-        f"| `{code}` | {', '.join(map(str, meaning.statuses))} | {meaning.text} |"
-        for code, meaning in sorted(problems.MEANINGS.items())
-    ]
-    return MADE + "\n".join([ERRORS_HEAD, "| code | status | means |", "|---|---|---|", *table]) + "\n"
+    table = [f"| `{code}` | {meaning.place} | {meaning.text} |" for code, meaning in sorted(problems.MEANINGS.items())]
+    return MADE + "\n".join([ERRORS_HEAD, "| code | status, or where | means |", "|---|---|---|", *table]) + "\n"
 
 
 PAGES = {
