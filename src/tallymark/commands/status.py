@@ -48,15 +48,25 @@ def _drops(clients: dict[str, Any]) -> list[str]:
 
 def screen(status: dict[str, Any]) -> list[str]:
     """The verdict first, then the figures behind it."""
-    problems = status.get("problems") or []
-    lines = [f"! {problem}" for problem in problems] or ["all is well: nothing is late, nothing is lost"]
+    meters = status.get("meters") or []
+    lacking = _lacking(meters)
+    well = "all is well: nothing is late" + ("" if lacking else ", nothing is lost")
+    lines = [*([f"! {problem}" for problem in status.get("problems") or []] or [well]), *lacking]
     lines += ["", *_account(status), "", *_speed(status), *_positions(status), "", *_roles(status)]
     dead = status.get("dead_letters") or []
     if dead:
         lines += ["", "dead letters"]
         lines += [f"  {each['events']:>14,}  {each['hop']}: {each['reason']}" for each in dead]
-    meters = status.get("meters") or []
     return [*lines, "", f"meters    {', '.join(meter['name'] for meter in meters) or 'none'}"]
+
+
+def _lacking(meters: list[dict[str, Any]]) -> list[str]:
+    """What meters that count again missed before: nobody can mend it now, so it is no problem, but it is lost."""
+    return [
+        f"  meter {each['name']} counts again, and lacks {each['missed']:,} events from while it was broken"
+        for each in meters
+        if each.get("missed") and not each.get("broken")
+    ]
 
 
 def _account(status: dict[str, Any]) -> list[str]:

@@ -152,7 +152,8 @@ def _problems(
         found.append(
             f"accepted events could not be counted within the last hour: {answer['dead']:,} in all are dead letters"
         )
-    found.extend(_of_meter(each) for each in answer["meters"] if each["broken"] or each["missed"])
+    # One that counts again is no problem any more: what it missed stays in `meters` and in the loss of its answers.
+    found.extend(_broken(each) for each in answer["meters"] if each["broken"])
     return found
 
 
@@ -170,8 +171,6 @@ def _clocks_apart(ahead_ms: int, *, of_brokers: bool) -> str:
     )
 
 
-def _of_meter(meter: Mapping[str, Any]) -> str:
-    if meter["broken"]:
-        lost = f"; it has missed {meter['missed']:,} events" if meter["missed"] else ""
-        return f"meter {meter['name']} is broken: {meter['broken']}{lost}"
-    return f"meter {meter['name']} missed {meter['missed']:,} events while it was broken: its counts lack them"
+def _broken(meter: Mapping[str, Any]) -> str:
+    lost = f"; it has missed {meter['missed']:,} events" if meter["missed"] else ""
+    return f"meter {meter['name']} is broken: {meter['broken']}{lost}"

@@ -63,6 +63,25 @@ def test_what_clients_dropped_lately_is_one_line(fake_service, capsys, dropping,
     assert told == ([wanted] if code else [])
 
 
+def test_what_a_resumed_meter_missed_is_told_and_does_not_fail(fake_service, capsys):
+    resumed = {"name": "views", "broken": None, "missed": 1234}
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "meters": [{"name": "events", "missed": 0}, resumed]}
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "all is well: nothing is late",
+        "  meter views counts again, and lacks 1,234 events from while it was broken",
+        "",
+    ]
+
+
+def test_a_broken_meter_is_told_once(fake_service, capsys):
+    broken = {"name": "views", "broken": "no such column", "missed": 1234}
+    problem = "meter views is broken: no such column; it has missed 1,234 events"
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "healthy": False, "problems": [problem], "meters": [broken]}
+    assert main(["status"]) == 1
+    assert capsys.readouterr().out.splitlines()[:2] == [f"! {problem}", ""]
+
+
 @pytest.mark.parametrize(("loss", "told"), [(0, ""), (None, "loss unknown"), (3, "loss 3")])
 def test_loss_is_told_under_a_table(capsys, loss, told):
     footnote({"freshness": {"lag_ms": 10, "loss": loss}})

@@ -68,8 +68,9 @@ function show(status) {
 function verdict(status) {
   const pill = $("verdict");
   const count = status.problems.length;
+  const well = status.meters.some((meter) => meter.missed) ? "nothing late" : "nothing late, nothing lost";
   pill.dataset.state = count ? "bad" : "good";
-  set("verdict", count ? `${count} ${count === 1 ? "thing needs" : "things need"} a look` : "nothing late, nothing lost");
+  set("verdict", count ? `${count} ${count === 1 ? "thing needs" : "things need"} a look` : well);
   fill($("problems"), status.problems.map((problem) => make("li", problem)));
   $("problems").hidden = !count;
   const { complete_through: through, lag_ms: behind } = status.freshness;
