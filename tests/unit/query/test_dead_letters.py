@@ -1,9 +1,13 @@
 """Dead letters over HTTP: which there are, and what they hold."""
 
 import ast
+import io
 import json
 import os
+import resource
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -172,6 +176,26 @@ def test_a_frame_that_kills_its_reader_does_not_kill_the_service(desk, monkeypat
     told = desk.ask("/v1/dlq/1")
     assert told["note"] == "its events cannot be read: the process that read it ended with code 1"
     assert bytes.fromhex(told["hex"]) == payload()
+
+
+def test_a_reader_has_a_time_limit(desk, monkeypatch):
+    def run(command, **how):
+        raise subprocess.TimeoutExpired(command, how["timeout"])
+
+    monkeypatch.setattr(frame_rows.subprocess, "run", run)
+    desk.store.bury(uncounted("kills_its_task", payload()))
+    assert desk.ask("/v1/dlq/1")["note"] == "its events cannot be read: reading it takes longer than 20 s"
+
+
+def test_a_reader_has_bounded_its_memory_before_it_reads(monkeypatch):
+    done = []
+    monkeypatch.setattr(resource, "setrlimit", lambda what, bounds: done.append((what, bounds)))
+    monkeypatch.setattr(frame_rows, "rows", lambda content, limit: done.append((content, limit)) or [])
+    monkeypatch.setattr(frame_rows.sys, "argv", ["frame_rows", "5"])
+    monkeypatch.setattr(frame_rows.sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"frame")))
+    monkeypatch.setattr(frame_rows.sys, "stdout", SimpleNamespace(buffer=io.BytesIO()))
+    assert frame_rows.main() == 0
+    assert done == [(resource.RLIMIT_AS, (4_000_000_000, 4_000_000_000)), (b"frame", 5)]
 
 
 def given_reasons() -> set[str]:
