@@ -8,7 +8,7 @@ from tallymark import dashboard, problems, telemetry
 from tallymark.http import APPLIED, Problem, decode_positions
 from tallymark.query import dead_letters, meters_api, openapi, question, questions
 from tallymark.query.answer import NOT_STORED, Answer, json_answer
-from tallymark.query.cache import Computed
+from tallymark.query.cache import Computed, Positions
 from tallymark.query.meters_api import known_meter
 from tallymark.query.parameters import Pairs
 from tallymark.query.pulse import Pulse
@@ -20,6 +20,7 @@ from tallymark.query.sources import Sources
 from tallymark.query.status import status
 from tallymark.settings import QuerySettings
 from tallymark.store.model import RegisteredMeter
+from tallymark.store.protocol import Store
 
 METER = "/v1/meters/{name}"
 
@@ -99,9 +100,15 @@ def _asking(
             lambda: of_a_moment(lambda: compute(sources, asked)),
             fresh=asked.fresh or since is None,
             since=since,
+            applied=lambda: of_a_moment(lambda: _applied(sources.store)),
         )
 
     return Route("GET", f"{METER}/{kind}", summary, answer, parameters, filters=True)
+
+
+def _applied(store: Store) -> Positions:
+    with store.snapshot() as snapshot:
+        return snapshot.applied()
 
 
 def _plain(make: Callable[[], Any]) -> Callable[[Request], Answer]:

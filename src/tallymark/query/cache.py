@@ -70,11 +70,18 @@ class AnswerCache:
         )
 
     def get(
-        self, question: str, compute: Callable[[], Computed], *, fresh: bool = False, since: Positions | None = None
+        self,
+        question: str,
+        compute: Callable[[], Computed],
+        *,
+        fresh: bool = False,
+        since: Positions | None = None,
+        applied: Callable[[], Positions] = dict,
     ) -> Answer | Future[Answer]:
         """The answer, or the promise of one that another thread is computing, whose error it then brings too.
 
-        `fresh` computes in any case. An answer from before `since` was applied is not given.
+        `fresh` computes in any case. An answer from before `since` was applied is not given. `applied` reads what is
+        applied now; it is asked only for a `since` beyond all that was seen.
         """
         if fresh or self._ttl_s <= 0:
             self._fresh.inc()
@@ -83,6 +90,12 @@ class AnswerCache:
                 self._keep(question, computed)
             return computed.answer
         since = since or {}
+        if not covers(self._seen, since):
+            # Else nobody with this `since` could join a computation that begins now. That it was applied is looked up,
+            # not believed: one who makes it up would have others join what was computed before theirs was applied.
+            found = applied()
+            with self._lock:
+                self._see(found)
         with self._lock:
             self._forget()
             entry = self._entries.get(question)
@@ -115,11 +128,14 @@ class AnswerCache:
         if self._flights.get(question) is flight:  # else a later one has taken its place
             del self._flights[question]
 
-    def _keep(self, question: str, computed: Computed) -> None:
+    def _see(self, applied: Positions) -> None:
         self._seen = {
-            partition: max(self._seen.get(partition, 0), computed.applied.get(partition, 0))
-            for partition in {**self._seen, **computed.applied}
+            partition: max(self._seen.get(partition, 0), applied.get(partition, 0))
+            for partition in {**self._seen, **applied}
         }
+
+    def _keep(self, question: str, computed: Computed) -> None:
+        self._see(computed.applied)
         size = len(question) + len(computed.answer.body) + ENTRY_BYTES
         if self._ttl_s <= 0 or size > self._most_bytes:
             return

@@ -193,6 +193,32 @@ def test_nobody_joins_a_computation_that_may_be_of_an_earlier_moment():
     assert joined.result(20).body == b"4"
 
 
+def test_equal_questions_right_after_a_wait_are_computed_once():
+    asking = SlowAsking()
+    asking.applied = {0: 5}
+    reads = []
+
+    def applied() -> dict[int, int]:
+        reads.append(1)
+        return asking.applied
+
+    first = asking.begin(since={0: 5}, applied=applied)
+    others = [asking.cache.get("q", asking.compute, since={0: 5}, applied=applied) for _ in range(19)]
+    asking.go_on.set()
+    assert {other.result(20).body for other in others} == {b"1"} == {first.result(20).body}
+    assert (asking.computed, len(reads)) == (1, 1)
+
+
+def test_nobody_joins_one_that_was_begun_with_made_up_positions():
+    asking = SlowAsking()
+    asking.applied = {0: 4}
+    made_up = asking.begin(since={0: 10**9}, applied=lambda: {0: 4})
+    asking.applied = {0: 5}
+    honest = asking.begin(since={0: 5}, applied=lambda: {0: 5})
+    asking.go_on.set()
+    assert (made_up.result(20).body, honest.result(20).body) == (b"1", b"2")
+
+
 def test_one_that_was_overtaken_does_not_hide_the_later_one_when_it_ends():
     asking = SlowAsking()
     first_may_end, began = threading.Event(), threading.Event()
@@ -251,6 +277,19 @@ def test_whoever_waited_sees_what_they_sent_although_an_answer_is_kept(keeping_d
     counted(keeping_desk, 1)
     assert keeping_desk.ask(TOTAL)["value"] == {"count": 0}
     assert keeping_desk.ask(TOTAL, headers={APPLIED: "0:1"})["value"] == {"count": 1}
+
+
+def test_what_is_applied_is_looked_up_in_the_store(keeping_desk, monkeypatch):
+    given = {}
+
+    def get(question, compute, **how):
+        given.update(how)
+        return compute().answer
+
+    monkeypatch.setattr(keeping_desk.sources.answers, "get", get)
+    counted(keeping_desk, 7)
+    keeping_desk.ask(TOTAL, headers={APPLIED: "0:9"})
+    assert (given["since"], given["applied"]()) == ({0: 9}, {0: 7})
 
 
 def test_fresh_is_computed_and_cached_is_what_is_asked_for_by_default(keeping_desk):
