@@ -2,11 +2,16 @@
 
 import argparse
 import math
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tallymark.commands.command import Command, WrongUsage
 from tallymark.commands.output import print_json, print_table
+
+LEAST, MOST = 1e-15, 1e15
+"""of any number: beyond what anybody has, and all that is reckoned from such numbers still fits into a float"""
+THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -69,9 +74,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--servers", type=_whole, metavar="N", help="machines that send a snapshot of --metrics numbers"
     )
     parser.add_argument("--metrics", type=_whole, metavar="M", help="numbers in a snapshot")
-    parser.add_argument("--every", type=_positive, default=1.0, metavar="S", help="seconds between snapshots (1)")
+    parser.add_argument("--every", type=_positive, metavar="S", help="seconds between snapshots (1)")
     parser.add_argument("--events-per-second", type=_positive, metavar="N", help="plain events, instead of servers")
-    parser.add_argument("--bytes", type=_positive, metavar="B", help="size of a value (16), or of an event (187)")
+    parser.add_argument(
+        "--bytes",
+        type=_positive,
+        metavar="B",
+        help="size of a value (16), or of an event (187), instead of frames as measured",
+    )
     parser.add_argument("--broker-mb", type=_positive, default=100.0, metavar="MB", help="MB/s a broker takes (100)")
     parser.add_argument("--replicas", type=_whole, default=3, metavar="R", help="copies of each partition (3)")
     parser.add_argument("--partitions", type=_whole, metavar="P", help="what so many would carry, instead of reckoning")
@@ -85,24 +95,23 @@ def _run(arguments: argparse.Namespace) -> int:
         "partitions": arguments.partitions,
     }
     asked = brokers(rate, arguments.bytes or kind.plain_bytes, **rule)
-    framed = brokers(rate, kind.framed_bytes, **rule)
-    counting = tasks(rate, kind, carried=framed.partitions, partitions=arguments.partitions)
+    # Frames were measured with the usual size: what they make of another one nobody has measured.
+    framed = None if arguments.bytes else brokers(rate, kind.framed_bytes, **rule)
+    carried = framed or asked
+    counting = tasks(rate, kind, carried=carried.partitions, partitions=arguments.partitions)
     if arguments.output == "json":
         limits = {"broker_mb_per_second": arguments.broker_mb, "replicas": arguments.replicas}
         print_json(
-            {f"{kind.unit}_per_second": rate, **limits, "as_asked": asdict(asked), "as_frames": asdict(framed),
-             "tasks": asdict(counting)}
+            {f"{kind.unit}_per_second": rate, **limits, "as_asked": asdict(asked),
+             "as_frames": framed and asdict(framed), "tasks": asdict(counting)}
         )  # fmt: skip
         return 0
     print(f"{rate:,.0f} {kind.unit}/s\n")
-    print_table(
-        ["", "MB/s", "partitions", "x replicas = brokers", "MB/s each"],
-        [
-            _row(f"at {asked.bytes_each:g} bytes", asked, arguments),
-            _row(f"in Tallymark's frames, {framed.bytes_each:g} bytes measured", framed, arguments),
-        ],
-    )
-    print(f"\n{_spoken(counting, framed, kind)}")
+    rows = [_row(f"at {asked.bytes_each:g} bytes", asked, arguments)]
+    if framed:
+        rows.append(_row(f"in Tallymark's frames, {framed.bytes_each:g} bytes measured", framed, arguments))
+    print_table(["", "MB/s", "partitions", "x replicas = brokers", "MB/s each"], rows)
+    print(f"\n{_spoken(counting, carried, kind)}")
     return 0
 
 
@@ -112,11 +121,13 @@ def _demand(arguments: argparse.Namespace) -> tuple[Kind, float]:
     if snapshots == (arguments.events_per_second is not None):
         raise WrongUsage("say --servers N --metrics M for snapshots of numbers, or --events-per-second N for events")
     if not snapshots:
+        if arguments.every is not None:
+            raise WrongUsage("--every is for snapshots (--servers, --metrics); leave it out with --events-per-second")
         return EVENTS, arguments.events_per_second
     if arguments.servers is None or arguments.metrics is None:
         missing = "--servers" if arguments.servers is None else "--metrics"
         raise WrongUsage(f"{missing} is missing: values a second are --servers x --metrics / --every")
-    return VALUES, arguments.servers * arguments.metrics / arguments.every
+    return VALUES, arguments.servers * arguments.metrics / (arguments.every or 1.0)
 
 
 def _row(name: str, found: Brokers, arguments: argparse.Namespace) -> list[object]:
@@ -131,12 +142,12 @@ def _row(name: str, found: Brokers, arguments: argparse.Namespace) -> list[objec
     ]
 
 
-def _spoken(found: Tasks, framed: Brokers, kind: Kind) -> str:
+def _spoken(found: Tasks, carried: Brokers, kind: Kind) -> str:
     why = ""
     if found.partitions < found.least:
         why = f": too few, at least {found.least:,} are needed"
-    elif found.partitions > framed.partitions:
-        why = f"; so log.partitions = {found.partitions:,}, although the bytes need only {framed.partitions:,}"
+    elif found.partitions > carried.partitions:
+        why = f"; so log.partitions = {found.partitions:,}, although the bytes need only {carried.partitions:,}"
     return (
         f"tasks: at least {found.least:,}, at {found.per_second_each:,} {kind.unit} per CPU-second each\n"
         f"       one a partition, so {found.partitions:,}, each {found.busy_share:.0%} busy{why}\n"
@@ -153,16 +164,23 @@ def _whole(text: str) -> int:
 
 def _positive(text: str) -> float:
     number = _number(text)
-    if not 0 < number < math.inf:
+    if not number > 0:
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    if number < LEAST:
+        raise argparse.ArgumentTypeError(f"{text} is less than {LEAST:g}, the least that is reckoned with")
     return number
 
 
 def _number(text: str) -> float:
+    plain = text.replace(",", "") if THOUSANDS.fullmatch(text) else text
     try:
-        return float(text.replace(",", ""))
+        number = float(plain)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        way_out = ": commas part thousands, as in 1,000,000" if "," in text else ""
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number{way_out}") from None
+    if number > MOST:
+        raise argparse.ArgumentTypeError(f"{text} is more than {MOST:g}, the most that is reckoned with")
+    return number
 
 
 COMMANDS = {

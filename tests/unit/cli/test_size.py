@@ -28,6 +28,24 @@ def test_plain_events(capsys):
     assert (told["tasks"]["least"], told["tasks"]["partitions"]) == (3, 3)
 
 
+def test_the_largest_numbers_are_reckoned(capsys):
+    told = reckoned(
+        capsys, "--servers", "1e15", "--metrics", "1e15", "--every", "1e-15", "--bytes", "1e15", "--broker-mb", "1e-15",
+        "--replicas", "1e15",
+    )  # fmt: skip
+    assert told["values_per_second"] == pytest.approx(1e45)
+
+
+def test_frames_are_told_of_the_size_that_was_measured_only(capsys):
+    """100,000 events of 5,000 bytes are 500 MB/s: five partitions, not the one that frames of 90 bytes would need."""
+    told = reckoned(capsys, "--events-per-second", "100,000", "--bytes", "5000")
+    assert (told["as_asked"]["partitions"], told["as_frames"], told["tasks"]["partitions"]) == (5, None, 5)
+    assert main(["size", "--events-per-second", "100,000", "--bytes", "5000"]) == 0
+    assert "frames" not in capsys.readouterr().out
+    usual = reckoned(capsys, "--events-per-second", "100,000")
+    assert (usual["as_frames"]["bytes_each"], usual["tasks"]["partitions"]) == (90, 1)
+
+
 def test_exactly_what_brokers_take_needs_no_more_of_them(capsys):
     asked = reckoned(capsys, "--events-per-second", "1000000", "--bytes", "200", "--replicas", "1")["as_asked"]
     assert (asked["partitions"], asked["brokers"], asked["mb_per_second_each"], asked["fits"]) == (2, 2, 100, True)
@@ -63,7 +81,17 @@ def test_named_partitions_that_are_too_few_are_said(capsys):
         (["--servers", "2.5", "--metrics", "5"], "2.5 is not a whole number from 1"),
         (["--servers", "many", "--metrics", "5"], "'many' is not a number"),
         (["--events-per-second", "nan"], "nan is not a number above 0"),
-        (["--events-per-second", "inf"], "inf is not a number above 0"),
+        (["--events-per-second", "inf"], "inf is more than 1e+15"),
+        (["--events-per-second", "1e308"], "1e308 is more than 1e+15, the most that is reckoned with"),
+        (["--servers", "1e308", "--metrics", "10"], "1e308 is more than 1e+15"),
+        (["--servers", "nan", "--metrics", "10"], "nan is not a whole number from 1"),
+        (["--servers", "1", "--metrics", "1", "--every", "1e-320"], "1e-320 is less than 1e-15, the least"),
+        (["--events-per-second", "1", "--broker-mb", "1e-320"], "1e-320 is less than 1e-15"),
+        (["--events-per-second", "1", "--broker-mb", "0"], "0 is not a number above 0"),
+        (["--events-per-second", "1,5"], "'1,5' is not a number: commas part thousands, as in 1,000,000"),
+        (["--events-per-second", "1,0000"], "'1,0000' is not a number"),
+        (["--events-per-second", ",5"], "',5' is not a number"),
+        (["--events-per-second", "5", "--every", "2"], "--every is for snapshots"),
         (["--events-per-secnd", "5"], "did you mean --events-per-second?"),
     ],
 )
