@@ -351,6 +351,8 @@ _SOME_TIME = (0.001, math.inf)
 # What numbers may be, where it is not just 0 or more.
 _RANGES: dict[str, tuple[float, float]] = {
     "collector.port": (0, 65_535),
+    # Well below the 30 s after which a request that waits is to be sent again (collector.commit).
+    "collector.commit_interval_ms": (0, 10_000),
     "collector.max_body_bytes": _POSITIVE,
     "collector.max_inflated_bytes": _POSITIVE,
     "collector.max_request_events": _POSITIVE,

@@ -100,6 +100,10 @@ def test_one_load_leaves_no_trace_in_the_next():
         ("[collector]\ncors_origins = [5]", "collector.cors_origins = [5] ({path}) is not a list"),
         ("[collector]\nport = 65536", "collector.port = 65536 ({path}) must be 0 to 65535"),
         ("[query]\nport = -1", "query.port = -1 ({path}) must be 0 to 65535"),
+        (
+            "[collector]\ncommit_interval_ms = 10001",
+            "collector.commit_interval_ms = 10001 ({path}) must be 0 to 10000",
+        ),
         ("[log]\npartitions = 0", "log.partitions = 0 ({path}) must be 1 to 1024"),
         ("[log]\nsegment_bytes = 4095", "log.segment_bytes = 4095 ({path}) must be at least 4096"),
         ("[log]\nkeep_s = -1", "log.keep_s = -1 ({path}) must be at least 0"),

@@ -125,6 +125,7 @@ def test_append_times_and_the_offset_at_a_time(stage):
     assert reader.offset_at(0, times[-1] + 60_000) == 5
     assert reader.offset_at(1, 0) == 0
     assert reader.slack_ms == 30_000
+    assert reader.has_wall_times
 
 
 def test_a_stretch_is_bounded_by_events_and_bytes(stage):
