@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from tallymark.events import validation
 from tallymark.http import Problem
 
 EVENT = {"event": "view", "id": "1", "props": {"video": "A"}}
@@ -337,3 +338,28 @@ def test_origins_that_are_configured_may_send_from_a_browser(make: Any) -> None:
 
 def test_problems_are_one_shape() -> None:
     assert json.loads(Problem(400, "bad_json", "why").body()).keys() == {"type", "title", "status", "code", "detail"}
+
+
+@pytest.mark.parametrize(
+    ("events", "bad", "elsewhere"),
+    [(1, 0, False), (5_000, 0, False), (5_000, 1, True), (10_000, 0, True), (1, 1, False)],
+)
+def test_what_takes_long_to_judge_is_judged_in_another_thread(
+    collector: Any, monkeypatch: pytest.MonkeyPatch, events: int, bad: int, elsewhere: bool
+) -> None:
+    #                     16 kB                      1 MB
+    #  all is well   here   |   here                   |   in a thread
+    #  with flaws    here   |   in a thread            |   in a thread
+    threads = []
+
+    def finish(*judged: Any) -> None:
+        threads.append(threading.current_thread())
+        finished(*judged)
+
+    finished = validation._finish
+    monkeypatch.setattr(validation, "_finish", finish)
+    body = json.dumps(
+        [{"event": "view", "id": f"{n:080}"} for n in range(events)] + [{"event": "view", "id": ""}] * bad
+    )
+    assert collector.post(body.encode()).json["accepted"] == events
+    assert [thread is not collector._thread for thread in threads] == [elsewhere]

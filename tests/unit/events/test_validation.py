@@ -195,6 +195,7 @@ def test_in_bulk_and_one_by_one_tell_the_same_of_good_events() -> None:
     assert slow.keys == quick.keys == {"a", "b"}
     assert slow.times == quick.times == [NOW, NOW - 1]
     assert quick.size_bytes == len(json.dumps(good))
+    assert slow.size_bytes == len(json.dumps([*good, {"event": ""}]))
 
 
 def test_lines_are_told_apart_and_blank_ones_skipped() -> None:
