@@ -7,10 +7,12 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from tallymark.commands.command import Command, Group
-from tallymark.commands.output import cell, print_json, print_table
+from tallymark.commands.output import cell, harmless, print_json, print_table
 from tallymark.commands.service import add_url, ask, connect
 
 DETAIL_CHARS = 100
+LAYOUT = "\n\t"
+"""controls of a letter's text that are shown as they are"""
 LOOKED_AT = "\n(with Cassandra: none among the newest 10,000 letters, older ones are not looked through)"
 
 
@@ -59,7 +61,10 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    """The events alone go to stdout, one a line, so that they can be kept in a file; the rest goes to stderr."""
+    """The events alone go to stdout, one a line, so that they can be kept in a file; the rest goes to stderr.
+
+    Controls are escaped, which inside a JSON text means the same; `--output json` has everything as it was sent.
+    """
     limit = "" if arguments.limit is None else f"?limit={arguments.limit}"
     letter = ask(connect(arguments), "GET", f"/v1/dlq/{quote(arguments.id, safe='')}{limit}")
     if arguments.output == "json":
@@ -68,15 +73,15 @@ def _show(arguments: argparse.Namespace) -> int:
     place = f", partition {letter['partition']} offset {letter['offset']}" if "offset" in letter else ""
     print(
         f"{letter['hop']}: {letter['reason']}, {cell(letter['events'])} events, {letter['time']}{place}\n"
-        f"{letter['detail']}",
+        f"{harmless(letter['detail'], keep=LAYOUT)}",
         file=sys.stderr,
         flush=True,
     )
     for line in _content(letter):
-        print(line)
+        print(harmless(line, keep=LAYOUT))
     sys.stdout.flush()
     for remark in _remarks(letter):
-        print(remark, file=sys.stderr)
+        print(harmless(remark, keep=LAYOUT), file=sys.stderr)
     return 0
 
 

@@ -1,8 +1,17 @@
 """Answers as a table for people or as JSON for programs."""
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
+
+# Surrogates cannot be printed at all.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def harmless(text: str, *, keep: str = "") -> str:
+    """Controls as JSON writes them, so that what somebody sent cannot steer the terminal of whoever looks at it."""
+    return _CONTROLS.sub(lambda found: found[0] if found[0] in keep else f"\\u{ord(found[0]):04x}", text)
 
 
 def print_json(value: Any) -> None:
@@ -35,8 +44,8 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:,.6g}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)
+        return harmless(", ".join(map(str, value)))
+    return harmless(str(value))
 
 
 def _is_number(value: Any) -> bool:

@@ -57,6 +57,33 @@ def test_the_events_alone_go_to_stdout(fake_service, capsys):
     assert told.err.splitlines()[0] == "collector: bad_time, 1 events, 2026-11-15T12:00:00.123Z"
 
 
+STEERING = "a\x1b[2J\x07\x7f\x9b31m\r\n\tö"
+HARMLESS = "a\\u001b[2J\\u0007\\u007f\\u009b31m\\u000d\n\tö"
+
+
+def test_what_was_sent_does_not_steer_the_terminal(fake_service, capsys):
+    letter = {**LETTER, "detail": STEERING, "text": STEERING, "note": STEERING}
+    fake_service.answers["/v1/dlq/1017"] = 200, letter
+    assert main(["dlq", "show", "1017"]) == 0
+    told = capsys.readouterr()
+    assert told.out == f"{HARMLESS}\n"
+    assert told.err.partition("\n")[2] == f"{HARMLESS}\n{HARMLESS}\n"
+    assert main(["dlq", "show", "1017", "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == letter
+
+
+def test_rows_and_lists_do_not_steer_the_terminal_either(fake_service, capsys):
+    rows = [{"event": "view", "id": STEERING}]
+    fake_service.answers["/v1/dlq/7"] = 200, {**LETTER, "rows": rows}
+    assert main(["dlq", "show", "7"]) == 0
+    told = capsys.readouterr().out
+    assert not {"\x1b", "\x7f", "\x9b"} & set(told)
+    assert json.loads(told) == rows[0], "escaped as JSON does it: it still means the same"
+    fake_service.answers["/v1/dlq"] = 200, {"counts": COUNTS, "letters": [{**LETTER, "detail": STEERING}]}
+    assert main(["dlq", "list"]) == 0
+    assert "a\\u001b[2J\\u0007\\u007f\\u009b31m ö\n" in capsys.readouterr().out
+
+
 def test_rows_are_one_a_line(fake_service, capsys):
     rows = [{"event": "view", "id": "a"}, {"event": "view", "id": "ö"}]
     letter = {**LETTER, "hop": "pipeline", "partition": 1, "offset": 42, "rows": rows, "left_out": 1234}
