@@ -21,7 +21,7 @@ COMMANDS = {
     "total": ("total", "one number of a meter"),
     "series": ("series", "a meter over time"),
     "top": ("top", "the largest series of a meter"),
-    "meters": ("meters", "what is counted: list, show, add, check, plan, apply, delete"),
+    "meters": ("meters", "what is counted: list, show, add, check, plan, apply, resume, delete"),
     "dlq": ("dlq", "dead letters, what could not be counted and why: list, show"),
     "agent": ("agent", "send this machine's figures and its applications' metrics every second"),
     "load": ("load", "reproducible load, and a check of the counts to the unit"),

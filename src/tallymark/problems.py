@@ -103,7 +103,7 @@ MEANINGS = {
     ),
     "too_many": Meaning((400,), "A list of a definition is too long."),
     "too_many_events": Meaning((413,), "Over `collector.max_request_events` in one request; send smaller batches."),
-    "too_many_listeners": Meaning((503,), "As many follow `live` as may."),
+    "too_many_listeners": Meaning((503,), "The query service has as many followers of `live` as it can take."),
     "too_many_parameters": Meaning((400,), "More parameters than a question may have."),
     "too_many_names": Meaning(
         (),

@@ -71,8 +71,9 @@ def _show(arguments: argparse.Namespace) -> int:
         print_json(letter)
         return 0
     place = f", partition {letter['partition']} offset {letter['offset']}" if "offset" in letter else ""
+    events = "event" if letter["events"] == 1 else "events"
     print(
-        f"{letter['hop']}: {letter['reason']}, {cell(letter['events'])} events, {letter['time']}{place}\n"
+        f"{letter['hop']}: {letter['reason']}, {cell(letter['events'])} {events}, {letter['time']}{place}\n"
         f"{harmless(letter['detail'], keep=LAYOUT)}",
         file=sys.stderr,
         flush=True,

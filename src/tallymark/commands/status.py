@@ -91,7 +91,7 @@ def _speed(status: dict[str, Any]) -> list[str]:
     freshness = status.get("freshness") or {}
     return [
         f"rate      {cell(status.get('events_per_second'))} events/s",
-        f"lag       {figures + ' ms from receipt to count' if figures else 'nothing came in during the last minute'}",
+        f"lag       {figures + ' ms from receipt to count' if figures else 'nothing was counted in the last minute'}",
         f"complete  through {freshness.get('complete_through') or 'unknown'}",
     ]
 

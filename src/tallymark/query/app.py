@@ -156,4 +156,6 @@ def _problem(error: Exception, scope: Scope) -> Problem:
         logger.warning("%s %s: %s", scope.method, scope.path, error)
         return Problem(503, "store_away", f"the store does not answer: {error}", headers={"retry-after": "1"})
     logger.exception("%s %s?%s", scope.method, scope.path, scope.query_string)
-    return Problem(500, "internal", "this is a mistake of ours; the log of the query service has the details")
+    return Problem(
+        500, "internal", "this is a bug in Tallymark; please report it with the log file of the query service"
+    )

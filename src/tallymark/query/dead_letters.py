@@ -39,7 +39,7 @@ def list_letters(sources: Sources, pairs: Pairs) -> dict[str, Any]:
     counts, last_ms = store.dead_letter_counts(), store.last_dead_letters_ms()
     _check(given, "hop", HOPS)
     _check(given, "reason", (*REASONS, *(reason for _, reason in counts)))
-    limit = given.whole("limit", default=DEFAULT_LETTERS, most=MOST_LETTERS, setting="the most of one answer")
+    limit = given.whole("limit", default=DEFAULT_LETTERS, most=MOST_LETTERS)
     hops, reasons = (given.where.get(name, ()) for name in FILTERS)
     found = store.list_dead_letters(hops=hops, reasons=reasons, limit=limit)
     return {
@@ -55,7 +55,7 @@ def list_letters(sources: Sources, pairs: Pairs) -> dict[str, Any]:
 def show_letter(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     """One letter with what is kept of its events: `text` as it was sent, `rows` of a frame, or `hex` if neither."""
     given = sort_out(pairs, allowed=("limit",), question=f"/v1/dlq/{name[:20]}")
-    limit = given.whole("limit", default=DEFAULT_EVENTS, most=MOST_EVENTS, setting="the most of one answer")
+    limit = given.whole("limit", default=DEFAULT_EVENTS, most=MOST_EVENTS)
     is_id = name.isascii() and name.isdigit() and len(name) <= 18
     letter = sources.store.dead_letter(int(name)) if is_id else None
     if letter is None:
@@ -115,7 +115,7 @@ def _check(given: Given, name: str, known: tuple[str, ...]) -> None:
 
 def _unknown(sources: Sources, name: str, *, is_id: bool) -> str:
     if not is_id:
-        return f"{name[:40]!r} is no number of a dead letter; `tallymark dlq list` shows them"
+        return f"{name[:40]!r} is not the number of a dead letter; `tallymark dlq list` shows them"
     kept = sources.store.list_dead_letters(limit=1)
     if not kept:
         return f"there is no dead letter {name}; none are kept"

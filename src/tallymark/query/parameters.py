@@ -80,15 +80,16 @@ class Given:
         words = [word.strip() for value in self.values.get(name, ()) for word in value.split(",")]
         return tuple(dict.fromkeys(word for word in words if word))
 
-    def whole(self, name: str, *, default: int, most: int, setting: str) -> int:
-        """A number from 1 to `most`."""
+    def whole(self, name: str, *, default: int, most: int, setting: str = "") -> int:
+        """A number from 1 to `most`, which a setting may have set."""
         text = self.one(name)
         if text is None:
             return min(default, most)
         if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < 1:
             raise Problem(400, "bad_number", f"{name} = {text!r} is not a whole number from 1", parameter=name)
         if int(text) > most:
-            detail = f"{name} = {int(text):,} exceeds {setting} = {most:,}; ask for less"
+            limit = f"{setting} = {most:,}" if setting else f"{most:,}, the most that one answer can have"
+            detail = f"{name} = {int(text):,} exceeds {limit}; ask for less"
             raise Problem(400, "over_limit", detail, parameter=name, limit=most, actual=int(text))
         return int(text)
 
@@ -129,7 +130,7 @@ def _key(name: str, allowed: Collection[str], keys: Sequence[str], question: str
         elif name in LATER:
             detail = f"{name} comes in a later version"
         else:
-            detail = f"{question} takes no {name}; it takes {', '.join(allowed) or 'none'}"
+            detail = f"{question} takes no {name}; it takes {', '.join([*allowed, *keys]) or 'none'}"
         raise Problem(400, "unknown_parameter", detail, parameter=name)
     if name in keys:
         return name

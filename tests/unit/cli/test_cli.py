@@ -31,6 +31,14 @@ def test_no_argument_prints_every_command_and_ends_with_0(capsys):
     assert told.err == ""
 
 
+@pytest.mark.parametrize("group", ["meters", "dlq"])
+def test_the_summary_of_a_group_names_its_commands(group):
+    module, summary = COMMANDS[group]
+    found = import_module(f"tallymark.commands.{module}").COMMANDS[group]
+    later = {"backfill", "recount"}
+    assert sorted(summary.partition(": ")[2].split(", ")) == sorted(set(found.commands) - later)
+
+
 @pytest.mark.parametrize("words", [words for words, _ in every_command()], ids=" ".join)
 def test_every_command_has_help_with_an_example(words, capsys):
     for asked in ([*words, "--help"], ["help", *words]):

@@ -54,7 +54,7 @@ def test_the_events_alone_go_to_stdout(fake_service, capsys):
     assert main(["dlq", "show", "1017"]) == 0
     told = capsys.readouterr()
     assert told.out == '{"event": "view", "time": "noon"}\n'
-    assert told.err.splitlines()[0] == "collector: bad_time, 1 events, 2026-11-15T12:00:00.123Z"
+    assert told.err.splitlines()[0] == "collector: bad_time, 1 event, 2026-11-15T12:00:00.123Z"
 
 
 STEERING = "a\x1b[2J\x07\x7f\x9b31m\r\n\tö"

@@ -88,6 +88,12 @@ def test_loss_is_told_under_a_table(capsys, loss, told):
     assert capsys.readouterr().err == (f"{told}: see `tallymark status`\n" if told else "")
 
 
+def test_what_waits_has_come_in_although_nothing_was_counted(fake_service, capsys):
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "lag_ms": None, "in_flight": 1}
+    assert main(["status"]) == 0
+    assert "lag       nothing was counted in the last minute\n" in capsys.readouterr().out
+
+
 def test_an_unknown_loss_is_no_crash(fake_service, capsys):
     letters = [{"hop": "pipeline", "reason": "lost_by_retention", "events": 0}]
     lost = {"freshness": {"complete_through": None, "loss": None}, "dead_letters": letters, "problems": ["records"]}

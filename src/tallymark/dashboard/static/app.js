@@ -113,7 +113,7 @@ function lag(found) {
   for (const name of ["p50", "p95", "p99"]) set(name, found ? duration(found[name]) : "–");
   set("lag-note", found
     ? `of ${whole.format(found.events)} events in the last minute, slowest ${duration(found.highest)}`
-    : "nothing came in during the last minute");
+    : "nothing was counted in the last minute");
 }
 
 function roles(found) {
