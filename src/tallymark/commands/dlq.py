@@ -13,7 +13,7 @@ from tallymark.commands.service import add_url, ask, connect
 DETAIL_CHARS = 100
 LAYOUT = "\n\t"
 """controls of a letter's text that are shown as they are"""
-LOOKED_AT = "\n(with Cassandra: none among the newest 10,000 letters, older ones are not looked through)"
+LOOKED_AT = "\n(with Cassandra: none among the newest 10,000 letters or 64 MB; older ones are not looked through)"
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
