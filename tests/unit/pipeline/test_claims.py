@@ -240,6 +240,17 @@ def test_find_tells_ids_apart_by_all_96_bits(tmp_path):
     ]
 
 
+def test_a_table_that_grows_forgets_what_is_older_than_asked_and_nothing_else(tmp_path):
+    table = ClaimTable.create(tmp_path / "t", identity="x", horizon_ms=1, through=0)
+    table = table.with_room(3, oldest_ms=START_MS - 1)
+    high, low = np.array([1, 2, 3], np.uint64), np.array([1, 1, 1], np.uint32)
+    times = np.array([START_MS - 1, START_MS, START_MS + 1])
+    table.merge(high, low, times)
+    grown = table.with_room(table.capacity, oldest_ms=START_MS)
+    assert grown.capacity > table.capacity
+    assert grown.find(high, low).tolist() == [-1, START_MS, START_MS + 1]
+
+
 def test_a_table_beyond_the_start_is_not_trusted(tmp_path):
     """A store that was put back to an older copy begins before what the table covers."""
     log = ListedLog([(n // 10, n) for n in range(2, 60)])
