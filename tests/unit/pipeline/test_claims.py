@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallymark.pipeline import claim_lock, claim_table, claims
+from tallymark.pipeline import claim_lock, claim_table, claims, side_file
 from tallymark.pipeline.claim_lock import ClaimLock
 from tallymark.pipeline.claim_table import ClaimTable
 from tallymark.pipeline.claims import Claims, Ids
@@ -320,6 +320,17 @@ def test_a_side_file_of_a_range_with_a_buried_record_is_not_merged(tmp_path):
     log.is_whole = lambda start, end: not start <= 1 < end
     log.ids = lambda start, end: iter([log.chunk(start, 1)])
     assert run(tmp_path, log, 2, 4) == [True, False]
+
+
+def test_one_flipped_byte_in_a_side_file_is_found(tmp_path):
+    side = tmp_path / "0.side"
+    ids = Ids(np.array([5], np.uint64), np.array([6], np.uint32), np.array([START_MS], np.int64))
+    side_file.write(side, "x", 0, 1, ids)
+    whole = side.read_bytes()
+    assert side_file.read(side, "x") is not None
+    for place in range(len(whole)):
+        side.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert side_file.read(side, "x") is None, f"byte {place}"
 
 
 def test_drafts_of_killed_processes_are_removed_by_the_next_process(tmp_path, monkeypatch):

@@ -93,11 +93,13 @@ def test_a_stretch_of_the_largest_amounts_is_summed_to_the_cent(path, build, amo
     assert exact.whole(row["exact_high"], row["exact_low"]) == 1100 * 100 * int(amount)  # beyond 64 bits
 
 
-def test_a_value_too_large_to_be_exact_counts_as_no_value(path, build):
-    path.meters = build.meters({"name": "m", "event": "sale", "compute": ["sum"], "decimals": 2})
-    path.process([[build.event("1", name="sale", value=1e300), build.event("2", name="sale", value=1.25)]])
+@pytest.mark.parametrize("amount", [90_071_992_547_409.92, -1e15, 1e300])  # 2^53 cents and more
+def test_a_value_too_large_to_be_exact_counts_as_no_value(path, build, amount):
+    path.meters = build.meters({"name": "m", "event": "sale", "compute": ["sum", "min", "max"], "decimals": 2})
+    path.process([[build.event("1", name="sale", value=amount), build.event("2", name="sale", value=1.25)]])
     (row,) = path.deltas(2).iter_rows(named=True)
     assert (row["n"], row["n_value"], row["exact_high"], row["exact_low"]) == (2, 1, 0, 125)
+    assert (row["min"], row["max"]) == (1.25, 1.25)
 
 
 def units(path, build, tmp_path_factory, decimals: int, amounts: list[float]) -> list[int | None]:
