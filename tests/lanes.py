@@ -87,7 +87,7 @@ def _rank(item: pytest.Item) -> tuple[int, int]:
     group = _group(item)
     if group == SERVERS:
         return ORDER.index(SERVERS), SERVER_ORDER.index(servers(item))
-    first = next(number for number, name in enumerate(ORDER) if group.startswith(name))
+    first = next((number for number, name in enumerate(ORDER) if group.startswith(name)), len(ORDER))
     if group == "one up":
         return first, next(number for number, name in enumerate(ONE_UP) if _place(item).startswith(name))
     return first, 0
