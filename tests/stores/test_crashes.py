@@ -211,14 +211,14 @@ def test_an_answer_that_does_not_come_at_every_write(
 
 
 def some(points: Sequence[int], stores: Any, every: bool, *, way: int = 0) -> Sequence[int]:
-    """A third of them, or all; on a server, where each takes a second or two, one, or some eight.
+    """A sixth of them, or all; on a server, where each takes a second or two, one, or some eight.
 
     Which ones depends on the way to die, of which there are four.
     """
     if stores.kind == "cassandra":
         step = -(-len(points) // 8) if every else len(points)
         return points[way * step // 4 :: step]
-    return points if every else points[way % min(3, len(points)) :: 3]
+    return points if every else points[way % min(6, len(points)) :: 6]
 
 
 def asked(stores: Any, statement: int) -> list[dict[str, Any]]:
