@@ -100,7 +100,13 @@ class ServerProcess:
         self._process.send_signal(number)
 
     def pause(self) -> None:
+        """Returns when it stands still: until the signal has come through, requests are still answered."""
         self.signal(signal.SIGSTOP)
+        until(self._stands_still, f"{self._name} is stopped", deadline_s=60)
+
+    def _stands_still(self) -> bool:
+        threads = Path(f"/proc/{self.pid}/task").glob("*/stat")
+        return all(stat.read_text().rpartition(")")[2].split()[0] in "Tt" for stat in threads)
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
