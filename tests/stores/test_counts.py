@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import cassandras
 from stores import memory_cassandra
+from tallymark.aggregates import columns, exact
 from tallymark.meters.model import Meter
-from tallymark.store import deltas, exact
+from tallymark.store import deltas
 from tallymark.store.address import SqliteAddress
 from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.grains import DAY_S, HOUR_S
@@ -146,7 +147,7 @@ class Counting(RuleBasedStateMachine):
             for meter in list(self.meters.values())[: max(1, self.look_at // 12)]:
                 sums = [
                     snapshot.read(meter, where={}, by=by, start_s=None, end_s=None, step_s=step_s)
-                    .select(deltas.merged())
+                    .select(columns.merged())
                     .select("n", "n_value", *exact.PARTS)
                     .row(0)
                     for step_s in (None, 60, HOUR_S, DAY_S)

@@ -4,12 +4,13 @@ Two modules are imported by their users alone, because not every role has what t
 `meters.compile` (Polars).
 """
 
+from tallymark.aggregates.functions import NAMES as AGGREGATES
 from tallymark.meters.changes import Change, Difference, Plan, plan
 from tallymark.meters.definition import from_mapping, to_mapping
 from tallymark.meters.errors import Flaw, MeterError
 from tallymark.meters.evaluate import matches, number
 from tallymark.meters.expression import parse
-from tallymark.meters.model import AGGREGATES, BUILT_IN, Meter
+from tallymark.meters.model import BUILT_IN, Meter
 from tallymark.meters.tree import Expression
 
 __all__ = [

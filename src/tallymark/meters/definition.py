@@ -7,9 +7,10 @@ made the same, so that two definitions are equal iff they count the same, and on
 import re
 from collections.abc import Mapping
 
+from tallymark.aggregates.functions import NAMES as AGGREGATES
 from tallymark.meters.errors import Flaws, Path, nearest, shown
 from tallymark.meters.expression import MAX_NAME, ExpressionError, parse
-from tallymark.meters.model import AGGREGATES, EVENTS, Meter
+from tallymark.meters.model import EVENTS, Meter
 
 KEYS = ("name", "event", "by", "compute", "value", "each", "where", "decimals")
 MAX_BY = 16

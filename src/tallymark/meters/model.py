@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-AGGREGATES = ("count", "sum", "min", "max", "avg")
+from tallymark.aggregates.functions import NAMES as AGGREGATES
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from tallymark.aggregates import columns, exact
+from tallymark.aggregates.functions import columns_for
 from tallymark.log.protocol import Record
 from tallymark.meters.compile import to_polars
 from tallymark.meters.expression import parse
@@ -15,12 +17,12 @@ from tallymark.pipeline.claims import Claims
 from tallymark.pipeline.decode import MOST_VALUES, Decoded, slices
 from tallymark.pipeline.needs import needs
 from tallymark.pipeline.properties import PropertyColumns, number_column, text_column
-from tallymark.store import deltas, exact
+from tallymark.store import deltas
 from tallymark.store.model import DeadLetter, Ledger, RegisteredMeter
 
 GRAIN_S = 60
 LATE_MS = 3_600_000
-# Sums of money are exact integers (`store.exact`): beyond 2^53 units a float could not say which integer it means.
+# Sums of money are exact integers (`aggregates.exact`): beyond 2^53 units a float could not say which integer it means.
 LARGEST_EXACT = 2.0**53
 # Below it no sum of as many values as can be counted is infinite, whatever the order. An infinite sum would stay so.
 LARGEST = 1e280
@@ -218,14 +220,14 @@ def measure(events: Decoded, matched: pl.Series | None, registered: RegisteredMe
 def _aggregated(rows: pl.DataFrame, registered: RegisteredMeter) -> pl.DataFrame:
     meter = registered.meter
     keys = [f"label{number}" for number in range(len(meter.labels))]
-    compute = set(meter.compute)
+    needed = columns_for(("count", *meter.compute), decimals=meter.decimals)
     series = pl.concat_str(keys, separator="\0") if keys else pl.lit("")
     # What is usable becomes columns first: within the aggregates it would be worked out again wherever it is used.
     return (
         rows.lazy()
-        .with_columns(usable(meter.decimals) if compute - {"count"} else ())
+        .with_columns(usable(meter.decimals) if "n_value" in needed else ())
         .group_by([*keys, "bucket_s"])
-        .agg(aggregates(compute, meter.decimals))
+        .agg(columns.of_events(needed))
         .select(
             pl.lit(registered.meter_id, pl.Int32).alias("meter"),
             series.alias("series"),
@@ -248,32 +250,3 @@ def usable(decimals: int | None) -> list[pl.Expr]:
     units = exact.units(number, decimals)
     units = pl.when(units.abs() < LARGEST_EXACT).then(units).cast(pl.Int64)
     return [pl.when(units.is_not_null()).then(pl.col("number")).alias("number"), units.alias("units")]
-
-
-def aggregates(compute: set[str], decimals: int | None) -> list[pl.Expr]:
-    """Of usable numbers. Count events and values apart: a missing value must not poison min, max or avg."""
-    nothing = {
-        "n_value": pl.lit(0, pl.Int64),
-        "sum": pl.lit(None, pl.Float64),
-        "exact_high": pl.lit(None, pl.Int64),
-        "exact_low": pl.lit(None, pl.Int64),
-        "min": pl.lit(None, pl.Float64),
-        "max": pl.lit(None, pl.Float64),
-    }
-    columns = {"n": pl.len().cast(pl.Int64), **nothing}
-    if compute - {"count"}:
-        number, units = pl.col("number"), pl.col("units")
-        if decimals is not None:
-            for part, total in zip(exact.PARTS, exact.summed(units), strict=True):
-                columns[part] = pl.when(units.count() > 0).then(total)
-        columns["n_value"] = number.count().cast(pl.Int64)
-        if decimals is None and compute & {"sum", "avg"}:
-            columns["sum"] = _or_null(number, "sum")
-        columns["min"] = number.min() if "min" in compute else columns["min"]
-        columns["max"] = number.max() if "max" in compute else columns["max"]
-    return [expression.alias(name) for name, expression in columns.items()]
-
-
-def _or_null(number: pl.Expr, function: str) -> pl.Expr:
-    """An aggregate that is null, not zero, when there was no value."""
-    return pl.when(number.count() > 0).then(getattr(number, function)())

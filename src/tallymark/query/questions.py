@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from tallymark.aggregates import columns
 from tallymark.query import question as understood
 from tallymark.query.answer import json_answer
 from tallymark.query.cache import Computed
@@ -14,8 +15,7 @@ from tallymark.query.moments import spoken_s
 from tallymark.query.question import Question
 from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
-from tallymark.query.values import Sums, largest, rows, unknown, values
-from tallymark.store.deltas import merged
+from tallymark.query.values import NOTHING, Row, largest, rows, unknown, values
 from tallymark.store.model import label_column
 from tallymark.store.protocol import Snapshot, TooManyRows
 
@@ -32,10 +32,8 @@ def total(sources: Sources, question: Question) -> Computed:
     with sources.store.snapshot() as snapshot:
         frame = _read(snapshot, question)
         fresh = _fresh(sources, snapshot)
-    sums = Sums()
-    for _, row in rows(frame, ()):
-        sums.add(row)
-    value = values(sums, question.functions, question.meter.meter)
+    ((_, row),) = rows(frame, ())
+    value = values(row, question.functions, question.meter.meter)
     return _computed(question, fresh, value=value)
 
 
@@ -51,9 +49,9 @@ def series(sources: Sources, question: Question) -> Computed:
             is_ours = error.most_rows < MOST_ROWS
             raise understood.too_many_points(None, limits) if is_ours else understood.too_many_rows(MOST_ROWS) from None
         fresh = _fresh(sources, snapshot)
-    found: dict[Labels, dict[int, Sums]] = {} if question.by else {(): {}}
-    for (*labels, start_s), sums in rows(frame, (*_columns(question), "bucket_s")):
-        found.setdefault(tuple(labels), {})[start_s] = sums
+    found: dict[Labels, dict[int, Row]] = {} if question.by else {(): {}}
+    for (*labels, start_s), row in rows(frame, (*_columns(question), "bucket_s")):
+        found.setdefault(tuple(labels), {})[start_s] = row
     lines = [
         {
             "labels": dict(zip(question.by, labels, strict=True)),
@@ -76,9 +74,9 @@ def top(sources: Sources, question: Question) -> Computed:
     items = [
         {
             "labels": dict(zip(question.by, labels, strict=True)),
-            "value": values(sums, question.functions, question.meter.meter),
+            "value": values(row, question.functions, question.meter.meter),
         }
-        for labels, sums in rows(first, _columns(question))
+        for labels, row in rows(first, _columns(question))
     ]
     return _computed(question, fresh, items=items)
 
@@ -125,7 +123,7 @@ def _in_buckets(frame: pl.DataFrame, question: Question, edges: Edges) -> pl.Dat
         return frame
     starts = pl.Series("bucket_s", edges.seconds[:-1], dtype=pl.Int64)
     places = starts.search_sorted(frame["bucket_s"], side="right") - 1
-    return frame.with_columns(starts.gather(places)).group_by(*_columns(question), "bucket_s").agg(merged())
+    return frame.with_columns(starts.gather(places)).group_by(*_columns(question), "bucket_s").agg(columns.merged())
 
 
 def _columns(question: Question) -> list[str]:
@@ -161,10 +159,10 @@ def _fresh(sources: Sources, snapshot: Snapshot) -> Freshness:
     )
 
 
-def _points(buckets: dict[int, Sums], question: Question, edges: Edges, fresh: Freshness) -> list[dict[str, Any]]:
+def _points(buckets: dict[int, Row], question: Question, edges: Edges, fresh: Freshness) -> list[dict[str, Any]]:
     """A bucket without events is empty once it is complete; until then nobody can know."""
     meter, functions = question.meter.meter, question.functions
-    empty, not_known = values(Sums(), functions, meter), unknown(functions)
+    empty, not_known = values(NOTHING, functions, meter), unknown(functions)
     points = []
     for start_s, end_s in edges.buckets():
         value = empty if fresh.is_complete(end_s) else not_known

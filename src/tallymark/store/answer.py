@@ -2,8 +2,7 @@
 
 import polars as pl
 
-from tallymark.store import deltas
-from tallymark.store.deltas import AGGREGATES
+from tallymark.aggregates import columns
 from tallymark.store.model import label_column
 from tallymark.store.protocol import TooManyRows
 from tallymark.store.question import Question
@@ -24,7 +23,7 @@ class Answer:
         self._waiting = 0
 
     def add(self, part: pl.DataFrame) -> None:
-        self._parts.append(part.select([*self._keys, *AGGREGATES]))
+        self._parts.append(part.select([*self._keys, *columns.NAMES]))
         self._waiting += part.height
         # Only when as much has come as there is: so each row is merged a few times, however many parts there are.
         if self._waiting >= max(ROWS_AT_ONCE, 0 if self._merged is None else self._merged.height):
@@ -36,7 +35,7 @@ class Answer:
 
     def _merge(self) -> pl.DataFrame:
         rows = pl.concat(self._parts if self._merged is None else [self._merged, *self._parts])
-        merged = rows.group_by(self._keys).agg(deltas.merged()) if self._keys else rows.select(deltas.merged())
+        merged = rows.group_by(self._keys).agg(columns.merged()) if self._keys else rows.select(columns.merged())
         if self._most_rows is not None and merged.height > self._most_rows:
             raise TooManyRows(self._most_rows)
         self._merged, self._parts, self._waiting = merged, [], 0

@@ -5,24 +5,11 @@ from io import BytesIO
 
 import polars as pl
 
-from tallymark.store import exact
+from tallymark.aggregates import columns
 
-SCHEMA = pl.Schema(
-    {
-        "meter": pl.Int32,
-        "series": pl.String,
-        "bucket_s": pl.Int64,
-        "n": pl.Int64,
-        "n_value": pl.Int64,
-        "sum": pl.Float64,
-        "exact_high": pl.Int64,
-        "exact_low": pl.Int64,
-        "min": pl.Float64,
-        "max": pl.Float64,
-    }
-)
-KEYS = ("meter", "series", "bucket_s")
-AGGREGATES = ("n", "n_value", "sum", *exact.PARTS, "min", "max")
+KEY_TYPES = {"meter": pl.Int32(), "series": pl.String(), "bucket_s": pl.Int64()}
+KEYS = tuple(KEY_TYPES)
+SCHEMA = pl.Schema(KEY_TYPES | columns.TYPES)
 
 SEPARATOR = "\0"
 """between the label values of a series; events with a NUL in a label are refused at the door"""
@@ -57,29 +44,10 @@ def merge(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     filled = [frame for frame in frames if not frame.is_empty()]
     if not filled:
         return empty()
-    return pl.concat(filled).group_by(KEYS).agg(merged()).select(SCHEMA.names())
-
-
-def merged() -> list[pl.Expr]:
-    """The aggregates of several rows as one row's: counts add, null + x = x, min and max ignore nulls."""
-    high, low = exact.merged()
-    return [
-        pl.col("n").sum(),
-        pl.col("n_value").sum(),
-        _or_null("sum", pl.col("sum").sum()),
-        _or_null("exact_high", high),
-        _or_null("exact_low", low),
-        pl.col("min").min(),
-        pl.col("max").max(),
-    ]
+    return pl.concat(filled).group_by(KEYS).agg(columns.merged()).select(SCHEMA.names())
 
 
 def sums(merged_deltas: pl.DataFrame) -> pl.DataFrame:
     """For each meter the sum over all its series (null), so that a question without labels reads one, not all."""
-    totals = merged_deltas.group_by("meter", "bucket_s").agg(merged())
+    totals = merged_deltas.group_by("meter", "bucket_s").agg(columns.merged())
     return totals.with_columns(pl.lit(None, dtype=pl.String).alias("series")).select(SCHEMA.names())
-
-
-def _or_null(name: str, total: pl.Expr) -> pl.Expr:
-    # The sum of nothing is 0 to Polars; here it is null, because 0 would claim that there were values.
-    return pl.when(pl.col(name).count() > 0).then(total).otherwise(None).alias(name)

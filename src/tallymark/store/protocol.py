@@ -187,7 +187,7 @@ class Snapshot(Protocol):
 
         Columns: one text column a label in `by` (named by `model.label_column`),
         `bucket_s` (only with `step_s`; multiples of it since the epoch),
-        `n`, `n_value`, `sum`, `exact_high` and `exact_low` (see `store.exact`), `min`, `max`.
+        those of `aggregates.columns`.
         Bounds and step are whole minutes. Without `by` and `step_s` there is always one row. What the meter does not
         compute is null (`n_value` 0).
         Raises TooManyRows instead of a longer answer, as soon as it is one; so `most_rows` also bounds the memory.

@@ -1,42 +1,28 @@
 """The reference: the counts in plain Python. What every store must answer; used by the tests of all of them."""
 
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
 
-from tallymark.store import deltas, exact
+from tallymark.aggregates import columns, exact
+from tallymark.store import deltas
 from tallymark.store.model import RegisteredMeter, StretchResult
 
-Number = TypeVar("Number", int, float)
-
-Cell = tuple[int, int, float | None, int | None, float | None, float | None]
-"""n, n_value, sum, exact in units, min, max"""
-NOTHING: Cell = (0, 0, None, None, None, None)
+Cell = tuple[Any, ...]
+"""a number for each of `columns.NAMES`"""
+NOTHING: Cell = tuple(columns.NOTHING.values())
 
 
-def cell(
-    n: int,
-    n_value: int,
-    total: float | None,
-    exact_high: int | None,
-    exact_low: int | None,
-    least: float | None,
-    most: float | None,
-) -> Cell:
-    """The aggregates of one row of deltas or of an answer."""
-    return n, n_value, total, exact.whole(exact_high, exact_low), least, most
+def cell(*aggregates: Any) -> Cell:
+    """The aggregates of one row of deltas or of an answer. Two rows with the same exact sum have the same parts."""
+    row = _named(aggregates)
+    units = exact.whole(row[exact.HIGH], row[exact.LOW])
+    parts = (None, None) if units is None else exact.split(units)
+    return tuple({**row, **dict(zip(exact.PARTS, parts, strict=True))}.values())
 
 
 def add(left: Cell, right: Cell) -> Cell:
-    return (
-        left[0] + right[0],
-        left[1] + right[1],
-        _either(left[2], right[2], operator.add),
-        _either(left[3], right[3], operator.add),
-        _either(left[4], right[4], min),
-        _either(left[5], right[5], max),
-    )
+    return tuple(columns.of_two(_named(left), _named(right)).values())
 
 
 @dataclass
@@ -80,8 +66,5 @@ class Reference:
                 yield dict(zip(meter.labels, series.split(deltas.SEPARATOR), strict=False)), bucket_s, found
 
 
-def _either(left: Number | None, right: Number | None, combine: Callable[[Number, Number], Number]) -> Number | None:
-    """null + x = x"""
-    if left is None or right is None:
-        return right if left is None else left
-    return combine(left, right)
+def _named(aggregates: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(columns.NAMES, aggregates, strict=True))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tallymark.aggregates import exact
 from tallymark.pipeline import count as module
 from tallymark.pipeline.claims import Claims
 from tallymark.pipeline.history import LogHistory
-from tallymark.store import exact
 from tallymark.testing import MemoryLog
 
 

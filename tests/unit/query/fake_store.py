@@ -7,8 +7,9 @@ from typing import Any
 
 import polars as pl
 
+from tallymark.aggregates import columns, exact
 from tallymark.meters.model import EVENTS, METRICS, Meter
-from tallymark.store import deltas, exact
+from tallymark.store import deltas
 from tallymark.store.model import (
     DeadLetter,
     Gap,
@@ -171,7 +172,7 @@ class FakeSnapshot:
         if step_s is not None:
             frame = frame.with_columns(pl.col("bucket_s") // step_s * step_s)
             keys.append("bucket_s")
-        answer = frame.group_by(keys).agg(deltas.merged()) if keys else frame.select(deltas.merged())
+        answer = frame.group_by(keys).agg(columns.merged()) if keys else frame.select(columns.merged())
         if most_rows is not None and answer.height > most_rows:
             raise TooManyRows(most_rows)
         return answer

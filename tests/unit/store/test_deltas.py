@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.store import deltas, exact
+from tallymark.aggregates import exact
+from tallymark.store import deltas
 
 # Multiples of a quarter add up without rounding, so that the laws hold to the bit.
 LARGEST = (2**53 - 1, 1 - 2**53)

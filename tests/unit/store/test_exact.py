@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallymark.aggregates import exact
 from tallymark.meters.model import Meter
-from tallymark.store import deltas, exact
+from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, GRAINS, HOUR_S
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.sqlite.store import SqliteStore

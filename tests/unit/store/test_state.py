@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tallymark.aggregates.columns import NAMES as AGGREGATES
 from tallymark.store.cassandra import state
-from tallymark.store.deltas import AGGREGATES, SCHEMA
+from tallymark.store.deltas import SCHEMA
 from tallymark.store.protocol import SnapshotOutdated
 
 TYPES = {name: SCHEMA[name] for name in AGGREGATES}

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import msgspec
 import polars as pl
 
+from tallymark.aggregates import columns
 from tallymark.store import deltas
 from tallymark.store.cassandra.book import Book, Change, Head, Key, Page, Term
 from tallymark.store.cassandra.points import KEY, Points, coarser
 from tallymark.store.cassandra.progress import UNROLLED, Progress, progress
 from tallymark.store.cassandra.reading import Reader
 from tallymark.store.cassandra.recent import Recent
-from tallymark.store.deltas import AGGREGATES
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
 from tallymark.store.model import Folded
 
@@ -201,8 +201,8 @@ class Folder:
 
 def _sum(rows: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
     """Each row with what was there before it, in the same order."""
-    both = pl.concat([rows, bases.select(*KEY, *AGGREGATES)])
-    return rows.select(KEY).join(both.group_by(KEY).agg(deltas.merged()), on=KEY, maintain_order="left")
+    both = pl.concat([rows, bases.select(*KEY, *columns.NAMES)])
+    return rows.select(KEY).join(both.group_by(KEY).agg(columns.merged()), on=KEY, maintain_order="left")
 
 
 def _is_rolled(marks: Progress, grain_s: int) -> pl.Expr:

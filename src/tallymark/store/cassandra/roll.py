@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import msgspec
 import polars as pl
 
+from tallymark.aggregates import columns
 from tallymark.store.cassandra.book import POINTS, Change, Head, Key, Page
 from tallymark.store.cassandra.fold import Folder
 from tallymark.store.cassandra.points import KEY, ROW_TYPES, SUMS, WINDOWS, Place
 from tallymark.store.cassandra.progress import UNROLLED, Progress, Rolling, progress
 from tallymark.store.cassandra.reading import Reader
-from tallymark.store.deltas import AGGREGATES
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S, floor
 
 _LOWEST = "SELECT b FROM book WHERE store = ? AND book = ? AND kind = ? AND a = ? AND b < ? LIMIT 1"
@@ -99,7 +99,7 @@ class Roller:
         if rows:
             whole = pl.concat(summed)
             nothing = whole.select(KEY).join(pl.DataFrame(schema=ROW_TYPES), on=KEY, how="left")
-            points.write(level.grain_s, whole.select(*KEY, *AGGREGATES), nothing, change=mark + 1)
+            points.write(level.grain_s, whole.select(*KEY, *columns.NAMES), nothing, change=mark + 1)
         return passed
 
     def _finish(self, head: Head, grain_s: int, bucket_s: int) -> None:

@@ -11,21 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from tallymark.store.deltas import AGGREGATES
+from tallymark.aggregates.columns import COLUMNS, NAMES
 from tallymark.store.protocol import SnapshotOutdated
 
-_NUMBERS = {
-    "n": "<i8",
-    "n_value": "<i8",
-    "sum": "<f8",
-    "exact_high": "<i8",
-    "exact_low": "<i8",
-    "min": "<f8",
-    "max": "<f8",
-}
 # Aggregates that may be null, and the bit that says that they are not.
 _BITS = {"sum": 1, "exact_high": 2, "exact_low": 2, "min": 4, "max": 8}
-_VERSION = np.dtype([("change", "<i8"), *_NUMBERS.items(), ("has", "u1")])
+_VERSION = np.dtype([("change", "<i8"), *((column.name, column.numpy_type) for column in COLUMNS), ("has", "u1")])
 _STATE = np.dtype([("now", _VERSION), ("before", _VERSION)])
 
 Versions = npt.NDArray[np.void]
@@ -53,7 +44,7 @@ def decode(states: Sequence[bytes], *, mark: int) -> pl.DataFrame:
         )
     has = chosen["has"]
     columns = [pl.Series("change", chosen["change"])]
-    for name in AGGREGATES:
+    for name in NAMES:
         values = pl.Series(name, np.ascontiguousarray(chosen[name]))
         if name in _BITS:
             values = values.set(pl.Series((has & _BITS[name]) == 0), None)
@@ -62,7 +53,7 @@ def decode(states: Sequence[bytes], *, mark: int) -> pl.DataFrame:
 
 
 def _fill(versions: Versions, rows: pl.DataFrame) -> None:
-    for name in AGGREGATES:
+    for name in NAMES:
         versions[name] = rows[name].fill_null(0).to_numpy()
     for name, bit in _BITS.items():
         versions["has"] |= rows[name].is_not_null().to_numpy().astype(np.uint8) * np.uint8(bit)

@@ -5,24 +5,13 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from tallymark.store.deltas import AGGREGATES
+from tallymark.aggregates.columns import COLUMNS, NAMES
 from tallymark.store.grains import Piece
 from tallymark.store.question import Question
 from tallymark.store.sqlite.series import SUM_OF_ALL, labels_text
 
 # Series that are named in full are looked up one by one up to this many, else by the label index. Not tuned.
 MAX_NAMED_SERIES = 200
-
-_SUMMED = {
-    "n": "SUM(n)",
-    "n_value": "SUM(n_value)",
-    "sum": "SUM(sum)",
-    # The carry is left to `deltas.merged`: 2^31 rows are far off.
-    "exact_high": "SUM(exact_high)",
-    "exact_low": "SUM(exact_low)",
-    "min": "MIN(min)",
-    "max": "MAX(max)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +21,21 @@ class Statement:
 
 
 def statement_for(question: Question, piece: Piece) -> Statement:
-    """One row a series and step; without `by` one row a step."""
-    columns, groups = [], []
+    """One row a series and step; without `by` one row a step. Several of each where SQL cannot merge them."""
+    # What SQL cannot merge comes row by row, and `Answer` merges it.
+    needed = question.columns
+    merged = {column.name: column.rule.merged_sql(column.name) for column in COLUMNS if column.name in needed}
+    is_merged = None not in merged.values()
+    columns: list[str] = []
+    groups: list[str] = []
     if question.by:
         columns.append("series.series_id")
         groups.append("series.series_id")
     if question.step_s is not None:
         columns.append(f"{_bucket(question, piece)} AS step_s")
         groups.append("step_s")
-    columns += [_SUMMED[name] if name in question.computed else "NULL" for name in AGGREGATES]
+    for name in NAMES:
+        columns.append("NULL" if name not in needed else (merged[name] if is_merged else None) or f"points.{name}")
     chosen, parameters = _series(question)
     # From series to points: a seek for each series. The CROSS JOIN keeps SQLite from turning that round.
     sql = (
@@ -48,7 +43,7 @@ def statement_for(question: Question, piece: Piece) -> Statement:
         " ON points.series_id = series.series_id AND points.bucket_s >= ? AND points.bucket_s < ?"
         f" WHERE {chosen}"
     )
-    if groups:
+    if groups and is_merged:
         sql += f" GROUP BY {', '.join(groups)}"
     return Statement(sql, (piece.start_s, piece.end_s, *parameters))
 

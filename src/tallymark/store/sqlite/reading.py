@@ -6,11 +6,12 @@ from contextlib import closing
 
 import polars as pl
 
+from tallymark.aggregates import columns
 from tallymark.store import answer as answers
 from tallymark.store.grains import pieces
 from tallymark.store.lags import lag_of_all
 from tallymark.store.model import Lag, Ledger, Marks, RegisteredMeter, label_column
-from tallymark.store.question import AGGREGATE_TYPES, Question
+from tallymark.store.question import Question
 from tallymark.store.sqlite.journal import entries
 from tallymark.store.sqlite.labels import LabelTables
 from tallymark.store.sqlite.marks import read_folding
@@ -68,7 +69,7 @@ class SqliteSnapshot:
     def _points(self, question: Question) -> Generator[pl.DataFrame]:
         """The part of the answer that is in points, one row a series and step, or less; some rows at a time."""
         keys = ["series_id"] * bool(question.by) + ["bucket_s"] * (question.step_s is not None)
-        types = dict.fromkeys(keys, pl.Int64()) | AGGREGATE_TYPES
+        types = dict.fromkeys(keys, pl.Int64()) | columns.TYPES
         labels = pl.DataFrame()
         if question.by:
             labels = self._labels.of(self._connection, question.meter).select(
@@ -85,7 +86,7 @@ class SqliteSnapshot:
                 statement = statement_for(question, piece)
                 with closing(self._connection.execute(statement.sql, statement.parameters)) as cursor:
                     while rows := cursor.fetchmany(answers.ROWS_AT_ONCE):
-                        points = _columns(rows, types)
+                        points = _frame(rows, types)
                         yield points.join(labels, on="series_id") if question.by else points
 
     def _waiting(self, question: Question) -> pl.DataFrame:
@@ -100,8 +101,9 @@ class SqliteSnapshot:
         return question.answer_deltas(tail)
 
 
-def _columns(rows: Sequence[tuple[object, ...]], types: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    columns = zip(types.items(), zip(*rows, strict=True), strict=True)
-    found = [pl.Series(name, values, dtype=kind) for (name, kind), values in columns]
+def _frame(rows: Sequence[tuple[object, ...]], types: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    named = zip(types.items(), zip(*rows, strict=True), strict=True)
+    found = [pl.Series(name, values, dtype=kind) for (name, kind), values in named]
     # A sum over no rows is one row of nulls.
-    return pl.DataFrame(found).with_columns(pl.col("n", "n_value").fill_null(0))
+    never_null = [pl.col(column.name).fill_null(column.nothing) for column in columns.COLUMNS if not column.may_be_null]
+    return pl.DataFrame(found).with_columns(never_null)

@@ -8,17 +8,15 @@ and `high` is full beyond 2^95 units: 4 * 10^12 events of the largest value that
 import polars as pl
 
 LOW_BITS = 32
-_BASE = 1 << LOW_BITS
+BASE = 1 << LOW_BITS
 
-PARTS = ("exact_high", "exact_low")
-
-SUM_HIGH = f"SUM(exact_high) + (SUM(exact_low) >> {LOW_BITS})"
-SUM_LOW = f"SUM(exact_low) & {_BASE - 1}"
+HIGH, LOW = PARTS = ("exact_high", "exact_low")
+"""columns"""
 
 
 def split(units: int) -> tuple[int, int]:
     """(high, low)"""
-    return units >> LOW_BITS, units & (_BASE - 1)
+    return units >> LOW_BITS, units & (BASE - 1)
 
 
 def whole(high: int | None, low: int | None) -> int | None:
@@ -40,12 +38,10 @@ def units(number: pl.Expr, decimals: int) -> pl.Expr:
     return number.sign() * (whole * scale + ((size - whole) * scale).round())
 
 
-def summed(units: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """The parts of the sum of a column of units below 2^53; the carry is left to the first merge."""
-    return (units // _BASE).sum(), (units % _BASE).sum()
+def high_of_sum(units: pl.Expr) -> pl.Expr:
+    """Of a column of units below 2^53; the carry is left to the first merge."""
+    return (units // BASE).sum()
 
 
-def merged() -> tuple[pl.Expr, pl.Expr]:
-    """The parts of the sum of the columns `exact_high` and `exact_low`; 0 for nothing, as sums are to Polars."""
-    high, low = (pl.col(part).sum() for part in PARTS)
-    return high + low // _BASE, low % _BASE
+def low_of_sum(units: pl.Expr) -> pl.Expr:
+    return (units % BASE).sum()
