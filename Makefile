@@ -38,8 +38,8 @@ setup-test: $(VENV)/.test ## also what the tests need: linters, a browser, Kafka
 run: setup ## run the whole path here, with demo traffic (DEMO=0 without)
 	$(BIN)/tallymark up --data $(DATA) $(if $(filter 1,$(DEMO)),--demo)
 
-# Two processes at a time; tests/lanes.py says which tests stay together and what comes first.
-LANES  := -n 2 --dist loadgroup --no-loadscope-reorder
+# Three processes at a time, because half of the time tests wait; tests/lanes.py says which tests stay together and what comes first.
+LANES  := -n 3 --dist loadgroup --no-loadscope-reorder
 
 test: setup-test ## every promise once, on real servers: under 15 minutes
 	$(BIN)/pytest $(LANES)

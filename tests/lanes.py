@@ -1,4 +1,4 @@
-"""Which tests go to the same process, and in which order, when `make test` runs two processes side by side.
+"""Which tests go to the same process, and in which order, when `make test` runs three processes side by side.
 
 Each process takes the next group as soon as it is free. The unit tests come first, since they fail soonest; then the
 longest groups, so that no long one begins last. Most of what is long waits for servers, and what runs beside it does
