@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import polars as pl
 from cassandra.cluster import Cluster
 from cassandra.concurrent import execute_concurrent_with_args
 
@@ -77,7 +76,7 @@ def _folds(cassandra: Cassandra, series: int) -> tuple[Run, Run, Run]:
     runs = []
     for batch, first_minute in enumerate((0, MINUTES, MINUTES)):
         rows = _rows(meter.meter_id, series * MINUTES, first_minute)
-        body = deltas.encode(pl.DataFrame(rows, schema=deltas.SCHEMA, orient="row"))
+        body = deltas.encode(deltas.from_rows(rows))
         ledger = Ledger(accepted=1, counted=1)
         store.apply([StretchResult(Stretch(0, batch, batch + 1), "log", 2, (2,), body, ledger)], now_ms=0)
         runs.append(_timed(lambda: _fold_all(store)))

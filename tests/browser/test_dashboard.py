@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import polars as pl
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
@@ -85,7 +84,7 @@ class Service:
             self.identity,
             self.store.live_meters().revision,
             (1, self.views.meter_id),
-            deltas.encode(pl.DataFrame(rows, deltas.SCHEMA, orient="row")),
+            deltas.encode(deltas.from_rows(rows)),
             Ledger(accepted=total + duplicate, counted=total, duplicate=duplicate),
             received={now_ms - 120: total},
         )

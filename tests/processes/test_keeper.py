@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import polars as pl
 
 from tallymark.log import Outgoing, open_writer
 from tallymark.settings import Settings
 from tallymark.store import deltas, open_store
+from tallymark.store.grains import HOUR_S
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 
 PROGRAM = """
@@ -40,7 +40,7 @@ def test_it_folds_rolls_takes_in_letters_and_stops_cleanly(tmp_path: Path) -> No
     store = open_store(settings)
     with_letters = open_writer(settings, "dead")
     row = (1, "view", two_hours_ago, 5, 0, None, None, None, None, None)
-    rows = pl.DataFrame([row], schema=deltas.SCHEMA, orient="row")
+    rows = deltas.from_rows([row])
     store.apply(
         [StretchResult(Stretch(0, 0, 5), "log", 1, (1,), deltas.encode(rows), Ledger(accepted=5, counted=5))], now_ms=0
     )
@@ -51,7 +51,7 @@ def test_it_folds_rolls_takes_in_letters_and_stops_cleanly(tmp_path: Path) -> No
         [sys.executable, "-c", PROGRAM, str(tmp_path)], env=os.environ | {"POLARS_MAX_THREADS": "1"}
     )
     try:
-        until(lambda: store.marks().folded == 1 and store.marks().hours_through > two_hours_ago)
+        until(lambda: store.marks().folded == 1 and store.marks().rolled[HOUR_S] > two_hours_ago)
         until(lambda: [found for _, found in store.dead_letters()] == [letter])
         until(lambda: store.beats().get("keeper", (0, {}))[1].get("folded") == 1)
         assert store.beats()["keeper"][1] | {"hours_through": 0, "days_through": 0} == {

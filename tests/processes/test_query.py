@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from tallymark import log as logs
@@ -54,13 +53,11 @@ class Service:
         """One batch of (video, country, bucket, events), accepted and applied."""
         total = sum(row[3] for row in rows)
         self.log.append([Outgoing(0, b"frame", total)])
-        frame = pl.DataFrame(
+        frame = deltas.from_rows(
             [
                 (self.views.meter_id, f"{video}\0{country}", bucket, n, 0, None, None, None, None, None)
                 for video, country, bucket, n in rows
-            ],
-            deltas.SCHEMA,
-            orient="row",
+            ]
         )
         stretch = Stretch(0, self.offset, self.offset + 1)
         revision = self.store.live_meters().revision

@@ -1,6 +1,5 @@
 """A meter that broke: what it missed is counted as its loss, and it can be resumed."""
 
-import sqlite3
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from tallymark.meters.model import Meter
 from tallymark.store.model import Gap, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import Store, UnknownMeter
-from tallymark.store.sqlite.store import SqliteStore
 from tests.stores.conftest import Stores, open_stores
 
 VIEWS = Meter("views", ("view",))
@@ -180,17 +178,3 @@ def lived(store: Store, life: str, start: int) -> list[Gap]:
     assert lost <= set(places), life
     assert not counted & set(places), life
     return gaps
-
-
-def test_a_file_from_before_there_were_gaps_still_opens(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    store = SqliteStore(path)
-    store.put_meter(VIEWS, now_ms=0)
-    store.close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE gaps")
-    connection.close()
-    again = SqliteStore(path)
-    assert again.meter("views").missed == 0
-    assert again.gaps(3) == []
-    again.close()

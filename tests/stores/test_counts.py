@@ -6,7 +6,6 @@ Work is left off between slices; what a crash within one does is in test_crashes
 import tempfile
 from typing import Any
 
-import polars as pl
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -22,7 +21,7 @@ from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult
 from tallymark.store.protocol import Snapshot, Store
-from tallymark.store.reference import Reference, cell
+from tallymark.store.reference import WIDTH, Reference, cell
 
 MIDNIGHT = 20_000 * DAY_S
 VIEWS = Meter("views", ("view",), by=("video", "country"), compute=("count", "sum", "min", "max"))
@@ -146,8 +145,7 @@ class Counting(RuleBasedStateMachine):
         with self.store.snapshot() as snapshot:
             for meter in list(self.meters.values())[: max(1, self.look_at // 12)]:
                 sums = [
-                    snapshot.read(meter, where={}, by=by, start_s=None, end_s=None, step_s=step_s)
-                    .select(columns.merged())
+                    columns.merge(snapshot.read(meter, where={}, by=by, start_s=None, end_s=None, step_s=step_s), [])
                     .select("n", "n_value", *exact.PARTS)
                     .row(0)
                     for step_s in (None, 60, HOUR_S, DAY_S)
@@ -174,7 +172,7 @@ class Counting(RuleBasedStateMachine):
             "step_s": step_s,
         }
         rows = snapshot.read(self.meters[name], **question).rows()
-        found = {row[:-7]: cell(*row[-7:]) for row in rows}
+        found = {row[:-WIDTH]: cell(*row[-WIDTH:]) for row in rows}
         expected = self.reference.read(self.meters[name], **question)
         if not where and since_s is None and until_s is None:
             assert sum(n for n, *_ in expected.values()) == self.events[name], "the reference misses something"
@@ -189,7 +187,7 @@ class Counting(RuleBasedStateMachine):
                 cells.append((*key, 1, 1, None, *exact.split(value), None, None))
             else:
                 cells.append((*key, 1, 0 if value is None else 1, value, None, None, value, value))
-        frame = pl.DataFrame(cells, schema=deltas.SCHEMA, orient="row")
+        frame = deltas.from_rows(cells)
         return StretchResult(
             Stretch(partition, start, start + len(events)),
             "log",

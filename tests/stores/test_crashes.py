@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import polars as pl
 import pytest
 from cassandra import OperationTimedOut
 
@@ -13,7 +12,7 @@ from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import Store, StoreUnreachable
-from tallymark.store.reference import Reference, cell
+from tallymark.store.reference import WIDTH, Reference, cell
 
 DAY = 20_000 * DAY_S
 NOON = DAY + 12 * HOUR_S
@@ -28,7 +27,7 @@ def stretch(start: int, rows: list[tuple[str, int, float]], meter_id: int) -> St
         "log",
         meters_revision=2,
         meter_ids=(1, meter_id),
-        deltas=deltas.encode(deltas.merge([pl.DataFrame(cells, schema=deltas.SCHEMA, orient="row")])),
+        deltas=deltas.encode(deltas.merge([deltas.from_rows(cells)])),
         ledger=Ledger(accepted=len(rows), counted=len(rows)),
         received={NOON * 1000: len(rows)},
         dead=(DeadLetter("pipeline", "why", "because", 1, b"raw", 0, 0, start),),
@@ -78,7 +77,7 @@ def half_rolled(store: Store) -> None:
     views = store.put_meter(VIEWS, now_ms=0)
     store.apply([before(views.meter_id)], now_ms=0)
     store.fold(most_points=1000)
-    while store.marks().hours_through < NOON - HOUR_S:
+    while store.marks().rolled[HOUR_S] < NOON - HOUR_S:
         roll_slice(store, NOON + HOUR_S + 120)
     roll_slice(store, NOON + 120)
 
@@ -121,7 +120,7 @@ def assert_exact(store: Store, questions: list[dict[str, Any]], *batches: Stretc
     meter = store.meter("views")
     with store.snapshot() as snapshot:
         for question in questions:
-            found = {row[:-7]: cell(*row[-7:]) for row in snapshot.read(meter, **question).rows()}
+            found = {row[:-WIDTH]: cell(*row[-WIDTH:]) for row in snapshot.read(meter, **question).rows()}
             expected = reference.read(meter, **question)
             assert sum(n for n, *_ in expected.values()) > 0, "two empty answers are equal and prove nothing"
             assert found == expected
@@ -238,7 +237,7 @@ def assert_goes_on(store: Store, *, counted_before: bool, questions: list[dict[s
     assert_exact(store, questions, before(views), late(views))
     assert len(store.dead_letters()) == 2
     assert store.marks().folded == store.journal_end()
-    assert store.marks().days_through == DAY + DAY_S
+    assert store.marks().rolled[DAY_S] == DAY + DAY_S
     store.close()
 
 

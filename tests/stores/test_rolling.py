@@ -1,6 +1,5 @@
 """Late deltas and the marks: the corners where an hour or a day could be forgotten or rolled twice."""
 
-import polars as pl
 import pytest
 
 from tallymark.store import deltas
@@ -15,7 +14,7 @@ def count(store: Store, *events: tuple[str, int]) -> None:
     """Applies and folds one event for each (series, time)."""
     start = store.applied("log").get(0, 0)
     cells = [(1, series, time_s // 60 * 60, 1, 0, None, None, None, None, None) for series, time_s in events]
-    frame = deltas.merge([pl.DataFrame(cells, schema=deltas.SCHEMA, orient="row")])
+    frame = deltas.merge([deltas.from_rows(cells)])
     ledger = Ledger(accepted=len(events), counted=len(events))
     stretch = Stretch(0, start, start + len(events))
     store.apply([StretchResult(stretch, "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)
@@ -50,27 +49,27 @@ def test_a_late_delta_into_an_empty_hour_before_the_one_in_progress(store: Store
     count(store, ("a", MIDNIGHT + 10 * HOUR_S), ("b", MIDNIGHT + 10 * HOUR_S))
     later = MIDNIGHT + 11 * HOUR_S + 120
     roll(store, later, slices=2)
-    assert store.marks().hours_through == MIDNIGHT + 10 * HOUR_S
+    assert store.marks().rolled[HOUR_S] == MIDNIGHT + 10 * HOUR_S
     count(store, ("a", MIDNIGHT + 9 * HOUR_S), ("b", MIDNIGHT + 9 * HOUR_S))
     assert sums(store) == [5] * 8
     roll(store, later)
-    assert store.marks().hours_through == MIDNIGHT + 11 * HOUR_S
+    assert store.marks().rolled[HOUR_S] == MIDNIGHT + 11 * HOUR_S
     assert sums(store) == [5] * 8
 
 
 def test_a_late_delta_into_a_quiet_day_whose_hours_have_passed(store: Store) -> None:
     roll(store, MIDNIGHT + 10 * HOUR_S + 120)
-    assert store.marks().hours_through == MIDNIGHT + 10 * HOUR_S
+    assert store.marks().rolled[HOUR_S] == MIDNIGHT + 10 * HOUR_S
     count(store, ("a", MIDNIGHT + 8 * HOUR_S))
     roll(store, MIDNIGHT + 2 * DAY_S)
-    assert store.marks().days_through > MIDNIGHT
+    assert store.marks().rolled[DAY_S] > MIDNIGHT
     assert sums(store) == [1] * 8
 
 
 def test_a_late_delta_into_a_rolled_day(store: Store) -> None:
     count(store, ("a", MIDNIGHT + 8 * HOUR_S))
     roll(store, MIDNIGHT + 2 * DAY_S)
-    assert store.marks().days_through > MIDNIGHT
+    assert store.marks().rolled[DAY_S] > MIDNIGHT
     for late in (("a", MIDNIGHT + 8 * HOUR_S), ("b", MIDNIGHT + 9 * HOUR_S)):
         count(store, late)
     assert sums(store) == [3] * 8
@@ -81,7 +80,7 @@ def test_a_series_made_while_its_hour_is_being_rolled(store: Store) -> None:
     roll(store, MIDNIGHT + HOUR_S + 120, slices=1, slice_series=2)  # of three: a, b and the sum
     count(store, ("c", MIDNIGHT), ("a", MIDNIGHT))
     roll(store, MIDNIGHT + HOUR_S + 120)
-    assert store.marks().hours_through == MIDNIGHT + HOUR_S
+    assert store.marks().rolled[HOUR_S] == MIDNIGHT + HOUR_S
     assert sums(store) == [4] * 8
 
 
@@ -89,14 +88,14 @@ def test_a_series_made_while_its_hour_is_being_rolled(store: Store) -> None:
 def test_an_hour_is_rolled_when_its_delay_has_passed(store: Store, delay: int) -> None:
     count(store, ("a", MIDNIGHT))
     roll(store, MIDNIGHT + HOUR_S + 120 + delay)
-    assert (store.marks().hours_through >= MIDNIGHT + HOUR_S) is (delay == 0)
+    assert (store.marks().rolled[HOUR_S] >= MIDNIGHT + HOUR_S) is (delay == 0)
 
 
 def test_marks_never_go_back_with_the_clock(store: Store) -> None:
     count(store, ("a", MIDNIGHT))
     roll(store, MIDNIGHT + 5 * HOUR_S)
     marks = store.marks()
-    assert marks.hours_through == MIDNIGHT + 4 * HOUR_S
+    assert marks.rolled[HOUR_S] == MIDNIGHT + 4 * HOUR_S
     roll(store, MIDNIGHT)
     assert store.marks() == marks
 
@@ -104,7 +103,7 @@ def test_marks_never_go_back_with_the_clock(store: Store) -> None:
 def test_an_event_from_the_future_waits_for_its_hour(store: Store) -> None:
     count(store, ("a", MIDNIGHT + 30 * DAY_S), ("a", MIDNIGHT))
     roll(store, MIDNIGHT + 2 * HOUR_S)
-    assert store.marks().hours_through == MIDNIGHT + HOUR_S
+    assert store.marks().rolled[HOUR_S] == MIDNIGHT + HOUR_S
     count(store, ("a", MIDNIGHT + HOUR_S))
     assert sums(store) == [3] * 8
     roll(store, MIDNIGHT + 40 * DAY_S)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import polars as pl
 import pytest
 
 from tallymark.meters.model import Meter
@@ -17,9 +16,7 @@ NOW_MS = 1_763_208_000_000
 
 def result(start: int, end: int, *, partition: int = 0, log: str = "log-1", **more: object) -> StretchResult:
     """One event an offset, all in one series and minute."""
-    frame = pl.DataFrame(
-        [(1, "view", 60, end - start, 0, None, None, None, None, None)], schema=deltas.SCHEMA, orient="row"
-    )
+    frame = deltas.from_rows([(1, "view", 60, end - start, 0, None, None, None, None, None)])
     fields: dict[str, object] = {
         "meters_revision": 1,
         "meter_ids": (1,),

@@ -3,15 +3,15 @@
 The schema of deltas, their merge, the SQL of the points, Cassandra's cells and the memory budgets all follow from it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from tallymark.aggregates import exact
-from tallymark.aggregates.rules import Add, Count, Greatest, High, Least, Low, Row, Rule
+from tallymark.aggregates import exact, sketch
+from tallymark.aggregates.rules import Add, Count, Greatest, High, Least, Low, Row, Rule, Sketch
 
-_SQL_TYPES: dict[pl.DataType, str] = {pl.Int64(): "INTEGER", pl.Float64(): "REAL"}
+_SQL_TYPES: dict[pl.DataType, str] = {pl.Int64(): "INTEGER", pl.Float64(): "REAL", pl.Binary(): "BLOB"}
 _NUMPY_TYPES: dict[pl.DataType, str] = {pl.Int64(): "<i8", pl.Float64(): "<f8"}
 
 
@@ -24,6 +24,8 @@ class Column:
     """what the events of one series and bucket add; see `of_events` for the columns it may use"""
     nothing: int | None = None
     """what a row has where there were no events, or where a meter does not compute the column"""
+    since: int = 2
+    """the version of the store's format that first had it (`store.format`); what is older lacks it"""
 
     @property
     def sql_type(self) -> str:
@@ -36,6 +38,10 @@ class Column:
         return _NUMPY_TYPES[self.type]
 
     @property
+    def is_sketch(self) -> bool:
+        return isinstance(self.rule, Sketch)
+
+    @property
     def may_be_null(self) -> bool:
         return self.nothing is None
 
@@ -43,6 +49,9 @@ class Column:
     def left_out(self) -> pl.Expr:
         return pl.lit(self.nothing, self.type).alias(self.name)
 
+
+SKETCH = "sketch"
+"""the column of percentiles and distinct counts; see `aggregates.sketch`"""
 
 _NUMBER, _UNITS = pl.col("number"), pl.col("units")
 
@@ -55,7 +64,9 @@ COLUMNS = (
     Column(exact.LOW, pl.Int64(), Low(), pl.when(_UNITS.count() > 0).then(exact.low_of_sum(_UNITS))),
     Column("min", pl.Float64(), Least(), _NUMBER.min()),
     Column("max", pl.Float64(), Greatest(), _NUMBER.max()),
+    Column(SKETCH, pl.Binary(), Sketch(), pl.lit(None, pl.Binary), since=3),
 )
+"""in the order of the tables of SQLite: new ones come last"""
 NAMES = tuple(column.name for column in COLUMNS)
 TYPES = {column.name: column.type for column in COLUMNS}
 NOTHING: Row = {column.name: column.nothing for column in COLUMNS}
@@ -64,14 +75,49 @@ NOTHING: Row = {column.name: column.nothing for column in COLUMNS}
 def of_events(needed: Collection[str]) -> list[pl.Expr]:
     """What the events of a group add to each column; those that are not needed cost nothing.
 
-    The events have the columns `number` (the value, null where it is unusable), and `units` if sums are exact.
+    The events have the columns `number` (the value, null where it is unusable), `units` if sums are exact, and `time`
+    (ms) where `uses_time` says so.
     """
     return [column.counted.alias(column.name) if column.name in needed else column.left_out for column in COLUMNS]
 
 
-def merged() -> list[pl.Expr]:
-    """The rows of a group as one row."""
-    return [column.rule.merged(column.name).alias(column.name) for column in COLUMNS]
+def uses_time(needed: Collection[str]) -> bool:
+    return any("time" in column.counted.meta.root_names() for column in COLUMNS if column.name in needed)
+
+
+def merge(rows: pl.DataFrame, keys: Sequence[str | pl.Expr]) -> pl.DataFrame:
+    """One row for each combination of the keys; without keys one row in any case.
+
+    Columns in which all rows are null cost nothing: most meters compute few.
+    """
+    scalars = [
+        column.left_out if _is_null(rows, column.name) else column.rule.merged(column.name).alias(column.name)
+        for column in COLUMNS
+        if not column.is_sketch
+    ]
+    merged = rows.group_by(keys).agg(scalars) if keys else rows.select(scalars)
+    for column in COLUMNS:
+        if not column.is_sketch:
+            continue
+        if _is_null(rows, column.name):
+            merged = merged.with_columns(column.left_out)
+        else:
+            merged = _with_sketches(merged, rows, keys)
+    return merged
+
+
+def _with_sketches(merged: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str | pl.Expr]) -> pl.DataFrame:
+    """With the sketches of the rows merged, too."""
+    if not keys:
+        return _with_sketches(merged.with_columns(_all=0), rows, [pl.lit(0).alias("_all")]).drop("_all")
+    blobs = rows.filter(pl.col(SKETCH).is_not_null()).select(*keys, SKETCH)
+    names = blobs.columns[:-1]
+    slots = sketch.merge(sketch.decode(blobs, names), names)
+    return merged.join(sketch.encode(slots, names), on=names, how="left", nulls_equal=True, maintain_order="left")
+
+
+def _is_null(rows: pl.DataFrame, name: str) -> bool:
+    return rows[name].null_count() == rows.height
 
 
 def of_two(left: Row, right: Row) -> Row:

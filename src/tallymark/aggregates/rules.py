@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from tallymark.aggregates import exact
+from tallymark.aggregates import exact, sketch
 
 Row = Mapping[str, Any]
 """column -> number, or None"""
@@ -136,6 +136,46 @@ class Low:
 
     def of_two(self, name: str, left: Row, right: Row) -> Any:
         return _either(left[name], right[name], lambda a, b: (a + b) % exact.BASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The value of the row whose other column is greatest; of two that are equally late, the greater value."""
+
+    by: str
+
+    def merged(self, name: str) -> pl.Expr:
+        return pl.col(name).filter(pl.col(self.by) == pl.col(self.by).max()).max()
+
+    def merged_sql(self, name: str) -> None:
+        return None
+
+    def added_sql(self, name: str) -> str:
+        later = f"excluded.{self.by} > {self.by} OR (excluded.{self.by} = {self.by} AND excluded.{name} > {name})"
+        return f"CASE WHEN {self.by} IS NULL OR {later} THEN excluded.{name} ELSE {name} END"
+
+    def of_two(self, name: str, left: Row, right: Row) -> Any:
+        if left[self.by] is None or right[self.by] is None:
+            return left[name] if right[self.by] is None else right[name]
+        return max((left[self.by], left[name]), (right[self.by], right[name]))[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """Slot by slot; Polars and SQL have no function for it, so `columns.merge` and the stores do it for many rows."""
+
+    def merged(self, name: str) -> pl.Expr:
+        raise NotImplementedError("sketches are merged by `columns.merge`")
+
+    def merged_sql(self, name: str) -> None:
+        return None
+
+    def added_sql(self, name: str) -> str:
+        """The new one, which the store has merged with the one that is there."""
+        return f"COALESCE(excluded.{name}, {name})"
+
+    def of_two(self, name: str, left: Row, right: Row) -> Any:
+        return _either(left[name], right[name], sketch.of_two)
 
 
 def _null_if_all_are(name: str, total: pl.Expr) -> pl.Expr:

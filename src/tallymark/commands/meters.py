@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from tallymark.aggregates.functions import NAMES
 from tallymark.client.transport import HttpTransport
 from tallymark.commands.command import Command, CommandFailed, Group
 from tallymark.commands.output import print_json, print_table
@@ -192,7 +193,7 @@ def _with_definition(parser: argparse.ArgumentParser) -> None:
     _with_name(parser)
     parser.add_argument("--event", required=True, metavar="E", help="event to count, or several: sale,refund")
     parser.add_argument("--by", metavar="a,b", help="properties that become labels")
-    parser.add_argument("--compute", metavar="count,sum", help="count, sum, min, max, avg (count)")
+    parser.add_argument("--compute", metavar="count,sum", help=f"{', '.join(NAMES)} (count)")
     parser.add_argument("--value", metavar="PROP", help="property with the number (the event's own value)")
     parser.add_argument("--each", choices=("values",), help="count every named number of the event, by label `metric`")
     parser.add_argument("--where", metavar="EXPR", help="only events for which this holds: \"status = 'ok'\"")

@@ -2,6 +2,7 @@
 
 import argparse
 
+from tallymark.aggregates.functions import NAMES
 from tallymark.commands.command import Command, pairs
 from tallymark.commands.freshness import footnote
 from tallymark.commands.output import print_json, print_table
@@ -13,7 +14,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_question(parser)
     parser.add_argument("--by", metavar="KEY", help="rank the values of this label (or several: a,b)")
     parser.add_argument("-k", type=int, metavar="10", help="how many")
-    parser.add_argument("--fn", metavar="count", help="rank by this: count, sum, min, max, avg")
+    parser.add_argument("--fn", metavar="count", help=f"rank by this: {', '.join(NAMES)}")
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from tallymark.keeper.turn import Turn, holder
 from tallymark.role import Role
 from tallymark.settings import Settings
 from tallymark.store import open_store
+from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.protocol import Store, StoreError
 
 logger = logging.getLogger(__name__)
@@ -73,8 +74,8 @@ def beat(store: Store, rota: Rota, name: str, *, standby: bool) -> None:
     marks = store.marks()
     facts = {
         "folded": marks.folded,
-        "hours_through": marks.hours_through,
-        "days_through": marks.days_through,
+        "hours_through": marks.rolled[HOUR_S],
+        "days_through": marks.rolled[DAY_S],
         "waiting": marks.journal_end - marks.folded,
         "failing": rota.failing(),
         "standby": standby,

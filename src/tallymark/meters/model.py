@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from tallymark.aggregates.functions import NAMES as AGGREGATES
-
 
 @dataclass(frozen=True, slots=True)
 class Meter:
@@ -29,7 +27,9 @@ class Meter:
 
 
 EVENTS = Meter("events", events=(), by=("event",))
-METRICS = Meter("metrics", events=("metrics",), by=("server",), compute=AGGREGATES, each="values")
+METRICS = Meter(
+    "metrics", events=("metrics",), by=("server",), compute=("count", "sum", "min", "max", "avg"), each="values"
+)
 
 BUILT_IN = {meter.name: meter for meter in (EVENTS, METRICS)}
 """Every store has them. The name `events` is nobody else's; a meter `metrics` that a user made before there was one

@@ -1,7 +1,7 @@
 """What one stretch of one partition adds to every live meter. No Spark in here."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -207,20 +207,21 @@ def measure(events: Decoded, matched: pl.Series | None, registered: RegisteredMe
     rows = events.table if matched is None else events.table.filter(matched)
     labels = [_label(name).alias(f"label{number}") for number, name in enumerate(meter.by)]
     number = pl.col(number_column(meter.value)) if meter.value else pl.col("value")
-    rows = rows.select("row", "bucket_s", *labels, number.alias("number"))
+    needed = columns_for(("count", *meter.compute), decimals=meter.decimals)
+    time = ["time"] if columns.uses_time(needed) else []
+    rows = rows.select("row", "bucket_s", *time, *labels, number.alias("number"))
     if not meter.each:
-        yield _aggregated(rows, registered)
+        yield _aggregated(rows, registered, needed)
         return
     rows = rows.drop("number")
     # One record alone may hold more named numbers than a slice should.
     for values in events.values.iter_slices(MOST_VALUES):
-        yield _aggregated(rows.join(values, on="row").rename({"metric": f"label{len(meter.by)}"}), registered)
+        yield _aggregated(rows.join(values, on="row").rename({"metric": f"label{len(meter.by)}"}), registered, needed)
 
 
-def _aggregated(rows: pl.DataFrame, registered: RegisteredMeter) -> pl.DataFrame:
+def _aggregated(rows: pl.DataFrame, registered: RegisteredMeter, needed: Collection[str]) -> pl.DataFrame:
     meter = registered.meter
     keys = [f"label{number}" for number in range(len(meter.labels))]
-    needed = columns_for(("count", *meter.compute), decimals=meter.decimals)
     series = pl.concat_str(keys, separator="\0") if keys else pl.lit("")
     # What is usable becomes columns first: within the aggregates it would be worked out again wherever it is used.
     return (

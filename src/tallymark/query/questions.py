@@ -123,7 +123,7 @@ def _in_buckets(frame: pl.DataFrame, question: Question, edges: Edges) -> pl.Dat
         return frame
     starts = pl.Series("bucket_s", edges.seconds[:-1], dtype=pl.Int64)
     places = starts.search_sorted(frame["bucket_s"], side="right") - 1
-    return frame.with_columns(starts.gather(places)).group_by(*_columns(question), "bucket_s").agg(columns.merged())
+    return columns.merge(frame.with_columns(starts.gather(places)), [*_columns(question), "bucket_s"])
 
 
 def _columns(question: Question) -> list[str]:

@@ -50,11 +50,7 @@ class SqliteAddress:
     def _connections(self) -> "Connections":
         from tallymark.store.sqlite import connection, schema
 
-        path = Path(self.file)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connections = connection.Connections(path, connection.connect)
-        schema.prepare(connections.mine())
-        return connections
+        return schema.open_connections(Path(self.file), connection.connect)
 
 
 @dataclass(frozen=True, slots=True)

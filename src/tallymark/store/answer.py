@@ -35,7 +35,7 @@ class Answer:
 
     def _merge(self) -> pl.DataFrame:
         rows = pl.concat(self._parts if self._merged is None else [self._merged, *self._parts])
-        merged = rows.group_by(self._keys).agg(columns.merged()) if self._keys else rows.select(columns.merged())
+        merged = columns.merge(rows, self._keys)
         if self._most_rows is not None and merged.height > self._most_rows:
             raise TooManyRows(self._most_rows)
         self._merged, self._parts, self._waiting = merged, [], 0

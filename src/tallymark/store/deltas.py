@@ -1,15 +1,21 @@
 """Deltas: what a stretch of the log adds to each (meter, series, bucket). Merging them is addition, in any order."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import BytesIO
+from typing import Any
 
 import polars as pl
 
 from tallymark.aggregates import columns
+from tallymark.store.format import VERSION, newer
 
 KEY_TYPES = {"meter": pl.Int32(), "series": pl.String(), "bucket_s": pl.Int64()}
 KEYS = tuple(KEY_TYPES)
 SCHEMA = pl.Schema(KEY_TYPES | columns.TYPES)
+
+# An Arrow stream begins with four bytes 0xFF. Until format 2 an entry was such a stream and nothing else.
+_IPC_BEGINS = 0xFF
+_UNVERSIONED = 2
 
 SEPARATOR = "\0"
 """between the label values of a series; events with a NUL in a label are refused at the door"""
@@ -19,24 +25,39 @@ def empty() -> pl.DataFrame:
     return pl.DataFrame(schema=SCHEMA)
 
 
+def from_rows(rows: Sequence[Sequence[Any]]) -> pl.DataFrame:
+    """Rows in the order of `SCHEMA`; all may leave out the same last columns."""
+    if not rows:
+        return empty()
+    given = dict(list(SCHEMA.items())[: len(rows[0])])
+    missing = [column.left_out for column in columns.COLUMNS if column.name not in given]
+    return pl.DataFrame(rows, schema=given, orient="row").with_columns(missing)
+
+
 def encode(deltas: pl.DataFrame) -> bytes:
-    """The deltas as one Arrow IPC stream (lz4); no bytes at all for no deltas."""
+    """A version and an Arrow IPC stream (lz4) of the columns that hold something; no bytes at all for no deltas."""
     if deltas.is_empty():
         return b""
-    target = BytesIO()
-    deltas.select(SCHEMA.names()).cast(SCHEMA).write_ipc_stream(target, compression="lz4")
+    kept = [name for name in SCHEMA.names() if deltas[name].null_count() < deltas.height]
+    target = BytesIO(bytes([VERSION]))
+    target.seek(1)
+    deltas.select(kept).cast({name: SCHEMA[name] for name in kept}).write_ipc_stream(target, compression="lz4")
     return target.getvalue()
 
 
 def decode(payload: bytes) -> pl.DataFrame:
+    """What `encode` of this or an older version made; columns that it left out hold nothing."""
     if not payload:
         return empty()
-    deltas = pl.read_ipc_stream(BytesIO(payload))
-    if deltas.schema != SCHEMA:
-        raise ValueError(
-            f"deltas with columns {dict(deltas.schema)} instead of {dict(SCHEMA)}: written by another version"
-        )
-    return deltas
+    version = _UNVERSIONED if payload[0] == _IPC_BEGINS else payload[0]
+    if version > VERSION:
+        raise ValueError(newer("a journal entry", version))
+    found = pl.read_ipc_stream(BytesIO(payload[1:] if payload[0] != _IPC_BEGINS else payload))
+    unknown = [name for name, kind in found.schema.items() if SCHEMA.get(name) != kind]
+    if unknown or not set(KEYS) <= set(found.columns):
+        raise ValueError(f"a journal entry with columns {dict(found.schema)}, of which this version knows {SCHEMA}")
+    missing = [column.left_out for column in columns.COLUMNS if column.name not in found.columns]
+    return found.with_columns(missing).select(SCHEMA.names())
 
 
 def merge(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -44,10 +65,10 @@ def merge(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     filled = [frame for frame in frames if not frame.is_empty()]
     if not filled:
         return empty()
-    return pl.concat(filled).group_by(KEYS).agg(columns.merged()).select(SCHEMA.names())
+    return columns.merge(pl.concat(filled), KEYS).select(SCHEMA.names())
 
 
 def sums(merged_deltas: pl.DataFrame) -> pl.DataFrame:
     """For each meter the sum over all its series (null), so that a question without labels reads one, not all."""
-    totals = merged_deltas.group_by("meter", "bucket_s").agg(columns.merged())
+    totals = columns.merge(merged_deltas, ["meter", "bucket_s"])
     return totals.with_columns(pl.lit(None, dtype=pl.String).alias("series")).select(SCHEMA.names())

@@ -1,11 +1,16 @@
 """Grains: the widths in which points are kept, and which of them answers which part of a range."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+SECOND_S = 1
+TEN_SECONDS_S = 10
 MINUTE_S = 60
 HOUR_S = 3_600
 DAY_S = 86_400
-GRAINS = (MINUTE_S, HOUR_S, DAY_S)
+GRAINS = (SECOND_S, TEN_SECONDS_S, MINUTE_S, HOUR_S, DAY_S)
+ROLLED = (HOUR_S, DAY_S)
+"""grains whose points are made from finer ones"""
 
 # Whole days far before and after any event, so that an open range is an ordinary one.
 EARLIEST_S = -DAY_S * 10**9
@@ -29,13 +34,14 @@ def ceiling(time_s: int, grain_s: int) -> int:
     return -(-time_s // grain_s) * grain_s
 
 
-def pieces(start_s: int, end_s: int, *, step_s: int | None, hours_through: int, days_through: int) -> list[Piece]:
+def pieces(start_s: int, end_s: int, *, step_s: int | None, rolled: Mapping[int, int]) -> list[Piece]:
     """Covers [start_s, end_s) once: days where whole days are rolled, hours where hours are, minutes elsewhere.
+
+    `rolled` has for each such grain the end of what is rolled.
 
     A grain serves only where it divides the step, because a coarser point cannot be split over two steps.
     """
-    through = {DAY_S: days_through, HOUR_S: hours_through}
-    usable = [grain for grain in (DAY_S, HOUR_S) if step_s is None or step_s % grain == 0]
+    usable = [grain for grain in reversed(ROLLED) if step_s is None or step_s % grain == 0]
 
     def cover(start: int, end: int, grains: list[int]) -> list[Piece]:
         if start >= end:
@@ -43,7 +49,7 @@ def pieces(start_s: int, end_s: int, *, step_s: int | None, hours_through: int, 
         if not grains:
             return [Piece(MINUTE_S, start, end)]
         grain, *finer = grains
-        first, last = ceiling(start, grain), min(floor(end, grain), through[grain])
+        first, last = ceiling(start, grain), min(floor(end, grain), rolled[grain])
         if first >= last:
             return cover(start, end, finer)
         return [*cover(start, first, finer), Piece(grain, first, last), *cover(last, end, finer)]

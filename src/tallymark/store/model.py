@@ -190,10 +190,8 @@ class Marks:
     """sequence of the last batch applied"""
     folded: int
     """sequence of the last batch that is in the points"""
-    hours_through: int
-    """epoch seconds: hours before it are rolled"""
-    days_through: int
-    """epoch seconds: days before it are rolled"""
+    rolled: Mapping[int, int]
+    """grain -> epoch seconds: its buckets before that are rolled"""
     first_s: int
     """the earliest minute that holds points"""
     last_s: int

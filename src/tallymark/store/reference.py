@@ -10,6 +10,7 @@ from tallymark.store.model import RegisteredMeter, StretchResult
 
 Cell = tuple[Any, ...]
 """a number for each of `columns.NAMES`"""
+WIDTH = len(columns.NAMES)
 NOTHING: Cell = tuple(columns.NOTHING.values())
 
 

@@ -8,8 +8,8 @@ import polars as pl
 from tallymark.store import deltas
 from tallymark.store.model import Folding
 
-# About 120 MB. Beyond it (the keeper was away for long) the tail is decoded again when the mark has moved.
-MAX_CACHED_ROWS = 2_000_000
+# Beyond it (the keeper was away for long) the tail is decoded again when the mark has moved.
+MOST_BYTES = 200_000_000
 # Spans that questions ask for at one time: one, or the two sides of a fold under way, perhaps of two snapshots.
 MAX_SPANS = 4
 
@@ -29,7 +29,7 @@ class Tail:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._decoded: dict[int, pl.DataFrame] = {}
-        self._rows = 0
+        self._held = 0.0
         self._merged: dict[tuple[int, int], pl.DataFrame] = {}
 
     def waiting(self, load: Load, *, folded: int, folding: Folding | None, end: int, sums: bool) -> list[pl.DataFrame]:
@@ -79,12 +79,12 @@ class Tail:
 
     def _remember(self, sequence: int, frame: pl.DataFrame) -> None:
         with self._lock:
-            if sequence not in self._decoded and self._rows + frame.height <= MAX_CACHED_ROWS:
+            if sequence not in self._decoded and self._held + frame.estimated_size() <= MOST_BYTES:
                 self._decoded[sequence] = frame
-                self._rows += frame.height
+                self._held += frame.estimated_size()
 
     def _forget_through(self, folded: int) -> None:
         for sequence in [sequence for sequence in self._decoded if sequence <= folded]:
-            self._rows -= self._decoded.pop(sequence).height
+            self._held -= self._decoded.pop(sequence).estimated_size()
         for span in [span for span in self._merged if span[0] < folded]:
             del self._merged[span]

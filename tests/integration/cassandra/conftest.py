@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import polars as pl
 import pytest
 
 import cassandras
@@ -38,7 +37,7 @@ def open_store(address: CassandraAddress) -> Iterator[OpenStore]:
 def stretch(start: int, end: int, *, series: int = 1, minute_s: int = 60, partition: int = 0) -> StretchResult:
     """Each of these series counted once for each offset."""
     rows = [(1, f"e{each}", minute_s, end - start, 0, None, None, None, None, None) for each in range(series)]
-    frame = pl.DataFrame(rows, schema=deltas.SCHEMA, orient="row")
+    frame = deltas.from_rows(rows)
     ledger = Ledger(accepted=end - start, counted=end - start)
     return StretchResult(Stretch(partition, start, end), "log", 1, (1,), deltas.encode(frame), ledger)
 

@@ -7,7 +7,7 @@ import polars as pl
 from tallymark.meters.model import Meter
 from tallymark.store import deltas
 from tallymark.store.cassandra import index
-from tallymark.store.grains import HOUR_S
+from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.model import Ledger, Stretch, StretchResult
 
 SERIES = 5_000
@@ -33,7 +33,7 @@ def test_a_question_to_5000_series(open_store: Any) -> None:
         for each in range(SERIES)
         for minute in (0, 1)
     ]
-    frame = pl.DataFrame(rows, schema=deltas.SCHEMA, orient="row")
+    frame = deltas.from_rows(rows)
     ledger = Ledger(accepted=1, counted=1)
     result = StretchResult(Stretch(0, 0, 1), "log", 2, (meter.meter_id,), deltas.encode(frame), ledger)
     store.apply([result], now_ms=0)
@@ -62,7 +62,7 @@ def test_a_question_to_5000_series(open_store: Any) -> None:
     in_points = [ask(*question) for question in questions]
     while store.roll(now_ms=10**10, delay_s=0, slice_series=2_000):
         pass
-    assert store.marks().days_through > 0
+    assert store.marks().rolled[DAY_S] > 0
     rolled = [ask(*question) for question in questions]
     for question, before, now, later in zip(questions, in_the_journal, in_points, rolled, strict=True):
         assert now.equals(before), question

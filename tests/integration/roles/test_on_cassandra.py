@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from lab.cassandra import Cassandra
@@ -91,7 +90,7 @@ class Stage:
         store = open_store(self.settings)
         views = store.put_meter(Meter("views", ("view",), by=("video",)), now_ms=1)
         row = (views.meter_id, video, NOON, events, 0, None, None, None, None, None)
-        frame = pl.DataFrame([row], deltas.SCHEMA, orient="row")
+        frame = deltas.from_rows([row])
         stretch = Stretch(0, self.applied, self.applied + 1)
         ledger = Ledger(accepted=events, counted=events)
         ids, content = (views.meter_id,), deltas.encode(frame)

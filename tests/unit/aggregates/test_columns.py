@@ -39,7 +39,7 @@ def normal(row: Row) -> Row:
 
 
 def in_polars(rows: Sequence[Row]) -> Row:
-    return pl.DataFrame(rows, schema=columns.TYPES, orient="row").select(columns.merged()).row(0, named=True)
+    return columns.merge(pl.DataFrame(rows, schema=columns.TYPES, orient="row"), []).row(0, named=True)
 
 
 def in_python(rows: Sequence[Row]) -> Row:
@@ -62,7 +62,10 @@ def by_sql_groups(rows: Sequence[Row]) -> Row:
 def points_of(writes: Sequence[Sequence[Row]]) -> sqlite3.Connection:
     """A write after the other; the rows of one are different buckets."""
     connection = sqlite3.connect(":memory:")
-    connection.execute(points.table(MINUTE_S))
+    kinds = ", ".join(f"{column.name} {column.sql_type}" for column in columns.COLUMNS)
+    connection.execute(
+        f"CREATE TABLE points_{MINUTE_S} (series_id, bucket_s, {kinds}, PRIMARY KEY (series_id, bucket_s))"
+    )
     for rows in writes:
         frame = pl.DataFrame(rows, schema=columns.TYPES, orient="row").with_columns(
             series_id=pl.lit(1, pl.Int64), bucket_s=pl.int_range(pl.len(), dtype=pl.Int64)

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-import polars as pl
-
 from tallymark.keeper import points
 from tallymark.settings import KeeperSettings
 from tallymark.store import deltas
+from tallymark.store.grains import HOUR_S
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.sqlite.store import SqliteStore
 
@@ -15,7 +14,7 @@ def test_it_says_whether_more_is_left_to_fold_and_to_roll(tmp_path: Path) -> Non
     store = SqliteStore(tmp_path / "store.db")
     settings = KeeperSettings(fold_rows=1)
     rows = [(1, series, hour, 1, 0, *[None] * 5) for series in ("a", "b") for hour in (0, 3600)]
-    frame = pl.DataFrame(rows, schema=deltas.SCHEMA, orient="row")
+    frame = deltas.from_rows(rows)
     ledger = Ledger(accepted=4, counted=4)
     store.apply([StretchResult(Stretch(0, 0, 4), "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)
     assert points.fold(store, settings)
@@ -26,5 +25,5 @@ def test_it_says_whether_more_is_left_to_fold_and_to_roll(tmp_path: Path) -> Non
     assert points.roll(store, settings, now_ms)
     while points.roll(store, settings, now_ms):
         pass
-    assert store.marks().hours_through == 2 * 3600
+    assert store.marks().rolled[HOUR_S] == 2 * 3600
     store.close()

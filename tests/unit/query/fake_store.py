@@ -87,9 +87,7 @@ class FakeStore:
     def count(self, meter: str, *rows: tuple[tuple[str, ...], int, Sequence[float | None]]) -> None:
         """One batch: (labels, bucket_s, values of its events; None is an event without a value)."""
         registered = self.registered[meter]
-        self.journal.append(
-            (len(self.journal) + 1, pl.DataFrame([_row(registered, *row) for row in rows], deltas.SCHEMA, orient="row"))
-        )
+        self.journal.append((len(self.journal) + 1, deltas.from_rows([_row(registered, *row) for row in rows])))
 
     # Reading
 
@@ -172,7 +170,7 @@ class FakeSnapshot:
         if step_s is not None:
             frame = frame.with_columns(pl.col("bucket_s") // step_s * step_s)
             keys.append("bucket_s")
-        answer = frame.group_by(keys).agg(columns.merged()) if keys else frame.select(columns.merged())
+        answer = columns.merge(frame, keys)
         if most_rows is not None and answer.height > most_rows:
             raise TooManyRows(most_rows)
         return answer

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import polars as pl
 import pytest
 from cassandra import ConsistencyLevel, InvalidRequest, OperationTimedOut, WriteFailure
 
@@ -21,7 +20,7 @@ from tallymark.store.cassandra.failures import BEHIND_S, patiently
 from tallymark.store.cassandra.letters import LetterFacts, Letters
 from tallymark.store.cassandra.points import Points
 from tallymark.store.cassandra.store import CassandraStore
-from tallymark.store.grains import GRAINS
+from tallymark.store.grains import GRAINS, HOUR_S
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreError, StoreUnreachable
 
@@ -36,7 +35,7 @@ def opened(server: Server, before: Callable[[Any], None] = lambda request: None,
 
 def stretch(start: int, end: int, *minutes: int) -> StretchResult:
     rows = [(1, "e", minute_s, end - start, 0, *[None] * 5) for minute_s in minutes or (60,)]
-    frame = pl.DataFrame(rows, schema=deltas.SCHEMA, orient="row")
+    frame = deltas.from_rows(rows)
     ledger = Ledger(accepted=end - start, counted=end - start)
     return StretchResult(Stretch(0, start, end), "log", 1, (1,), deltas.encode(frame), ledger)
 
@@ -163,7 +162,7 @@ def test_an_hour_that_comes_in_many_pages_is_rolled_as_in_one() -> None:
         store.fold(most_points=1000)
         while store.roll(now_ms=2 * 3_600_000, delay_s=0, slice_series=1):
             pass
-        assert store.marks().hours_through == 7200
+        assert store.marks().rolled[HOUR_S] == 7200
         for by in ((), ("event",)):
             for step_s in (60, 3600, None):
                 assert ask(store, by=by, step_s=step_s) == 3 * len(minutes)
@@ -217,7 +216,7 @@ def test_no_partition_key_begins_with_a_time() -> None:
 
 def test_what_is_counted_in_one_minute_is_spread_over_all_shards() -> None:
     rows = [(1, f"series {number}", 60, 1, 0, *[None] * 5) for number in range(1_000)]
-    frame = pl.DataFrame(rows, schema=deltas.SCHEMA, orient="row")
+    frame = deltas.from_rows(rows)
     placed = Points(None, "store", 16).placed(frame, GRAINS[0])  # type: ignore[arg-type]
     by_place = placed.group_by("meter", "shard", "window_s").len()
     assert by_place.height == 16

@@ -1,5 +1,7 @@
 """Merging deltas is addition: any order, any grouping, the same numbers."""
 
+from io import BytesIO
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from tallymark.aggregates import exact
 from tallymark.store import deltas
+from tallymark.store.format import VERSION
 
 # Multiples of a quarter add up without rounding, so that the laws hold to the bit.
 LARGEST = (2**53 - 1, 1 - 2**53)
@@ -30,7 +33,7 @@ def rows(draw: st.DrawFn) -> tuple[object, ...]:
     return (meter, series, minute * 60, n, len(values), sum(values), None, None, min(values), max(values))
 
 
-frames = st.lists(rows(), max_size=8).map(lambda found: pl.DataFrame(found, schema=deltas.SCHEMA, orient="row"))
+frames = st.lists(rows(), max_size=8).map(lambda found: deltas.from_rows(found))
 
 
 def same(left: pl.DataFrame, right: pl.DataFrame) -> bool:
@@ -60,11 +63,11 @@ def test_decoding_gives_back_what_was_encoded(a: pl.DataFrame) -> None:
 def test_null_plus_x_is_x_and_null_plus_null_stays_null() -> None:
     merged = deltas.merge(
         [
-            pl.DataFrame([(1, "a", 0, 1, 0, None, None, None, None, None)], schema=deltas.SCHEMA, orient="row"),
-            pl.DataFrame([(1, "a", 0, 2, 1, None, 0, 250, -1.5, None)], schema=deltas.SCHEMA, orient="row"),
+            deltas.from_rows([(1, "a", 0, 1, 0, None, None, None, None, None)]),
+            deltas.from_rows([(1, "a", 0, 2, 1, None, 0, 250, -1.5, None)]),
         ]
     )
-    assert merged.rows() == [(1, "a", 0, 3, 1, None, 0, 250, -1.5, None)]
+    assert merged.drop("sketch").rows() == [(1, "a", 0, 3, 1, None, 0, 250, -1.5, None)]
 
 
 @given(st.lists(st.sampled_from([*LARGEST, 9 * 10**15, -9 * 10**15, 1, -1, 0]), max_size=200), st.data())
@@ -74,7 +77,7 @@ def test_sums_of_the_largest_amounts_are_those_of_plain_integers(amounts: list[i
     parts, rest = [], cells
     while rest:
         size = split[len(parts) % len(split)] * 50
-        parts.append(deltas.merge([pl.DataFrame(rest[:size], schema=deltas.SCHEMA, orient="row")]))
+        parts.append(deltas.merge([deltas.from_rows(rest[:size])]))
         rest = rest[size:]
     merged = deltas.merge(parts).rows()
     found = [exact.whole(row[6], row[7]) for row in merged]
@@ -84,7 +87,7 @@ def test_sums_of_the_largest_amounts_are_those_of_plain_integers(amounts: list[i
 
 def test_deltas_of_another_layout_are_refused() -> None:
     other = deltas.empty().rename({"n": "count"}).clear(1)
-    with pytest.raises(ValueError, match="written by another version"):
+    with pytest.raises(ValueError, match="of which this version knows"):
         deltas.decode(_raw(other))
 
 
@@ -94,3 +97,25 @@ def _raw(frame: pl.DataFrame) -> bytes:
     target = BytesIO()
     frame.write_ipc_stream(target)
     return target.getvalue()
+
+
+def test_entries_of_format_2_are_read() -> None:
+    """They were an Arrow stream of all columns that there were, without a version."""
+    target = BytesIO()
+    old = deltas.from_rows([(1, "a", 60, 3, 2, None, 0, 250, -1.5, 2.0)])
+    old.drop("sketch").write_ipc_stream(target, compression="lz4")
+    assert deltas.decode(target.getvalue()).equals(old)
+
+
+def test_an_entry_of_a_newer_format_is_refused() -> None:
+    payload = bytes([VERSION + 1]) + deltas.encode(deltas.from_rows([(1, "a", 60, 3)]))[1:]
+    with pytest.raises(ValueError, match=f"a journal entry has format {VERSION + 1}"):
+        deltas.decode(payload)
+
+
+def test_columns_that_no_row_uses_take_no_space() -> None:
+    rows = [(1, f"series {number}", 60, 1) for number in range(100)]
+    counts = deltas.encode(deltas.from_rows(rows))
+    with_sums = deltas.encode(deltas.from_rows([(*row, 1, 0.1 * number) for number, row in enumerate(rows)]))
+    assert len(counts) < len(with_sums)
+    assert deltas.decode(counts).equals(deltas.from_rows(rows))

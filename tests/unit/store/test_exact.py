@@ -4,7 +4,6 @@ import random
 import sqlite3
 from contextlib import closing
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from tallymark.aggregates import exact
 from tallymark.meters.model import Meter
 from tallymark.store import deltas
-from tallymark.store.grains import DAY_S, GRAINS, HOUR_S
+from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.sqlite.store import SqliteStore
 
@@ -35,7 +34,7 @@ def sell(store: SqliteStore, amounts: list[tuple[int, int]], *, now_ms: int = 0)
         (meter.meter_id, f"shop {place % 2}", MIDNIGHT + time_s // 60 * 60, 1, 1, None, *exact.split(units), None, None)
         for place, (time_s, units) in enumerate(amounts)
     ]
-    merged = deltas.merge([pl.DataFrame(cells, schema=deltas.SCHEMA, orient="row")])
+    merged = deltas.merge([deltas.from_rows(cells)])
     ledger = Ledger(accepted=len(amounts), counted=len(amounts))
     stretch = Stretch(0, start, start + len(amounts))
     store.apply([StretchResult(stretch, "log", 2, (1, 2), deltas.encode(merged), ledger)], now_ms=now_ms)
@@ -68,14 +67,14 @@ def test_five_thousand_of_the_largest_amounts_through_fold_and_roll(store: Sqlit
     rolled = {"now_ms": (MIDNIGHT + 2 * DAY_S) * 1000, "delay_s": 0, "slice_series": 2}
     while store.roll(**rolled):
         pass
-    assert store.marks().days_through > MIDNIGHT
+    assert store.marks().rolled[DAY_S] > MIDNIGHT
     sell(store, sales[4000:])  # late, beside what is rolled: in the journal first, then added to hours and days
     assert answers(store) == {expected}
     while store.fold(most_points=50).more:
         pass
     assert answers(store) == {expected}
     with closing(sqlite3.connect(store.path)) as file:
-        for grain_s in GRAINS:
+        for grain_s in (MINUTE_S, HOUR_S, DAY_S):
             lows = file.execute(f"SELECT MIN(exact_low), MAX(exact_low), COUNT(*) FROM points_{grain_s}").fetchone()
             assert (lows[0] >= 0, lows[1] < 2**32, lows[2] > 0) == (True, True, True)  # carried, so it never fills up
 
@@ -87,5 +86,5 @@ def test_a_meter_of_huge_sums_does_not_keep_the_others_from_being_rolled(store: 
         store.fold(most_points=10_000)
     while store.roll(now_ms=(MIDNIGHT + 2 * HOUR_S) * 1000, delay_s=0, slice_series=100):
         pass
-    assert store.marks().hours_through == MIDNIGHT + 2 * HOUR_S
+    assert store.marks().rolled[HOUR_S] == MIDNIGHT + 2 * HOUR_S
     assert answers(store) == {3600 * (2**53 - 1)}

@@ -17,7 +17,7 @@ minutes = st.integers(-3 * 1440, 6 * 1440).map(lambda minute: minute * 60)
 )
 def test_a_range_is_covered_once(start: int, length: int, step_s: int | None, days: int, more_hours: int) -> None:
     end, hours_through = start + 60 * length, days * DAY_S + more_hours * HOUR_S
-    found = pieces(start, end, step_s=step_s, hours_through=hours_through, days_through=days * DAY_S)
+    found = pieces(start, end, step_s=step_s, rolled={HOUR_S: hours_through, DAY_S: days * DAY_S})
     reached = start
     for piece in found:
         assert piece.start_s == reached < piece.end_s
@@ -33,7 +33,7 @@ def test_days_are_used_where_days_are_rolled_then_hours_then_minutes() -> None:
     #    | minutes | hour | day      | hours | minutes |
     day = 20_000 * DAY_S
     start, end = day - 62 * 60, day + DAY_S + 2 * HOUR_S + 300
-    assert pieces(start, end, step_s=None, hours_through=day + DAY_S + 2 * HOUR_S, days_through=day + DAY_S) == [
+    assert pieces(start, end, step_s=None, rolled={HOUR_S: day + DAY_S + 2 * HOUR_S, DAY_S: day + DAY_S}) == [
         Piece(MINUTE_S, start, day - HOUR_S),
         Piece(HOUR_S, day - HOUR_S, day),
         Piece(DAY_S, day, day + DAY_S),

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-import polars as pl
 import pytest
 
 import cassandras
@@ -75,7 +74,7 @@ def filled(store: Store) -> None:
 def apply_batch(store: Store, number: int) -> None:
     cells = [(1, series, hour, EACH, 0, *[None] * 5) for series in SERIES for hour in HOURS]
     count = EACH * len(cells)
-    frame = pl.DataFrame(cells, schema=deltas.SCHEMA, orient="row")
+    frame = deltas.from_rows(cells)
     stretch = Stretch(0, number, number + 1)
     ledger = Ledger(accepted=count, counted=count)
     store.apply([StretchResult(stretch, "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)

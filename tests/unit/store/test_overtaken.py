@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import polars as pl
 import pytest
 from cassandra import OperationTimedOut
 
@@ -28,7 +27,7 @@ def opened(server: Server, before: Callable[[Any], None] = lambda request: None)
 
 
 def stretch(start: int, series: str = "e") -> StretchResult:
-    frame = pl.DataFrame([(1, series, 60, 1, 0, *[None] * 5)], schema=deltas.SCHEMA, orient="row")
+    frame = deltas.from_rows([(1, series, 60, 1, 0, *[None] * 5)])
     ledger = Ledger(accepted=1, counted=1)
     return StretchResult(Stretch(0, start, start + 1), "log", 1, (1,), deltas.encode(frame), ledger, dead=(LETTER,))
 

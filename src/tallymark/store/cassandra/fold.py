@@ -24,8 +24,8 @@ from tallymark.store.cassandra.recent import Recent
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
 from tallymark.store.model import Folded
 
-# Deltas merged in one fold, about 60 MB: the more batches a fold spans, the fewer times a point is written.
-MOST_DELTAS = 1_000_000
+# Deltas merged in one fold: the more batches it spans, the fewer times a point is written.
+MOST_BYTES = 80_000_000
 # A row remembers one version before the last. With this pause a reader has at least that long for an answer.
 MIN_PAUSE_S = 2.0
 
@@ -103,13 +103,13 @@ class Folder:
     def _gather(self, marks: Progress, through: int) -> tuple[list[tuple[int, pl.DataFrame]], bool]:
         """The entries of a fold; True beside them if more were waiting than one fold takes."""
         gathered: list[tuple[int, pl.DataFrame]] = []
-        rows = 0
+        size = 0.0
         for sequence, frame in self._reader.journal.all_entries(marks.folded, through):
             # A fold under way is taken whole, whatever its size.
-            if marks.folding is None and gathered and rows + frame.height > MOST_DELTAS:
+            if marks.folding is None and gathered and size + frame.estimated_size() > MOST_BYTES:
                 return gathered, True
             gathered.append((sequence, frame))
-            rows += frame.height
+            size += frame.estimated_size()
         return gathered, False
 
     def _planned(
@@ -202,13 +202,13 @@ class Folder:
 def _sum(rows: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
     """Each row with what was there before it, in the same order."""
     both = pl.concat([rows, bases.select(*KEY, *columns.NAMES)])
-    return rows.select(KEY).join(both.group_by(KEY).agg(columns.merged()), on=KEY, maintain_order="left")
+    return rows.select(KEY).join(columns.merge(both, KEY), on=KEY, maintain_order="left")
 
 
 def _is_rolled(marks: Progress, grain_s: int) -> pl.Expr:
     """Below the mark, or in the bucket now being rolled and in a shard that its slices have passed."""
     bucket = pl.col("bucket_s") // grain_s * grain_s
-    rolled = bucket < marks.through(grain_s)
+    rolled = bucket < marks.rolled[grain_s]
     now = marks.rolling.get(grain_s)
     if now is None:
         return rolled
@@ -220,4 +220,4 @@ def _is_rolled(marks: Progress, grain_s: int) -> pl.Expr:
 def _words(marks: Progress, grain_s: int, rows: pl.DataFrame) -> set[Key]:
     """The coarse buckets of these rows that are still to be rolled."""
     buckets = (rows["bucket_s"] // grain_s * grain_s).unique()
-    return {(UNROLLED, grain_s, bucket) for bucket in buckets if bucket >= marks.through(grain_s)}
+    return {(UNROLLED, grain_s, bucket) for bucket in buckets if bucket >= marks.rolled[grain_s]}

@@ -6,9 +6,10 @@ import msgspec
 
 from tallymark.meters.model import Meter
 from tallymark.store.address import CassandraAddress
-from tallymark.store.cassandra import schema
 from tallymark.store.cassandra.book import DEAD, EVENTS, METERS, POINTS, Book, Change, Key, Page, Term
 from tallymark.store.cassandra.connection import Link
+from tallymark.store.cassandra.migrations import StoreFacts, upgrade
+from tallymark.store.format import VERSION, newer
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import StoreError
 from tallymark.store.registered import due_built_ins
@@ -28,11 +29,6 @@ class Definition(msgspec.Struct, frozen=True):
 _DEFINITION = msgspec.msgpack.Decoder(Definition)
 
 
-class StoreFacts(msgspec.Struct, frozen=True):
-    schema: int = schema.VERSION
-    shards: int = 0
-
-
 def prepare(link: Link, address: CassandraAddress) -> StoreFacts:
     """Makes the store if there is none; several processes may do so at once."""
     meters = Book(link, address.name, METERS)
@@ -43,11 +39,10 @@ def prepare(link: Link, address: CassandraAddress) -> StoreFacts:
         # Last, in one step: a store is there when it has its shards.
         meters.change(lambda page: _begin(page, address), term=Term("registry"), known=None)
         facts = meters.head(settled=True).read_facts(StoreFacts)
-    if facts.schema != schema.VERSION:
-        raise StoreError(
-            f"the store {address.name} in {address.keyspace} has schema {facts.schema}, this version of Tallymark knows"
-            f" {schema.VERSION}: use the version that wrote it, or another store.name"
-        )
+    if facts.schema > VERSION:
+        raise StoreError(newer(f"the store {address.name} in {address.keyspace}", facts.schema))
+    if facts.schema < VERSION:
+        facts = upgrade(link, address.name)
     if _built_ins(definitions(meters.page(METER))):
         meters.change(_add_built_ins, term=Term("registry"), kinds=(METER,), known=None)
     return facts

@@ -13,10 +13,16 @@ import polars as pl
 from tallymark.aggregates import columns
 from tallymark.store.cassandra import state
 from tallymark.store.cassandra.connection import Ask, Link, Row
-from tallymark.store.grains import DAY_S, GRAINS, HOUR_S, MINUTE_S, floor
+from tallymark.store.grains import DAY_S, GRAINS, HOUR_S, MINUTE_S, SECOND_S, TEN_SECONDS_S, floor
 
-WINDOWS = {MINUTE_S: HOUR_S, HOUR_S: 2 * DAY_S, DAY_S: 64 * DAY_S}
-"""grain -> time that a partition spans: an hour's minutes are what its roll reads; 48 hours, 64 days"""
+WINDOWS = {
+    SECOND_S: MINUTE_S,
+    TEN_SECONDS_S: 10 * MINUTE_S,
+    MINUTE_S: HOUR_S,
+    HOUR_S: 2 * DAY_S,
+    DAY_S: 64 * DAY_S,
+}
+"""grain -> time that a partition spans: about 60 buckets, and all that the roll of a coarser bucket reads"""
 
 SUMS = -1
 """the shard of the sums over all series of a meter, whose series is empty text"""
@@ -137,7 +143,7 @@ def windows(grain_s: int, start_s: int, end_s: int) -> range:
 def coarser(rows: pl.DataFrame, grain_s: int) -> pl.DataFrame:
     """The same rows in wider buckets."""
     bucket = (pl.col("bucket_s") // grain_s * grain_s).alias("bucket_s")
-    summed = rows.group_by("meter", "shard", "series", bucket).agg(columns.merged())
+    summed = columns.merge(rows, ["meter", "shard", "series", bucket])
     return summed.with_columns(window(grain_s)).select(*KEY, *columns.NAMES)
 
 

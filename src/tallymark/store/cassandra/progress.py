@@ -24,8 +24,8 @@ class Progress(msgspec.Struct, frozen=True):
     folded: int = 0
     folding: int | None = None
     """the fold under way as change `mark + 1` takes batches up to this one; whoever goes on takes exactly these"""
-    hours_through: int = EARLIEST_S
-    days_through: int = EARLIEST_S
+    rolled: dict[int, int] = {}
+    """by grain, as in `Marks`"""
     first_s: int = LATEST_S
     last_s: int = EARLIEST_S
     meters: tuple[int, ...] = ()
@@ -33,16 +33,24 @@ class Progress(msgspec.Struct, frozen=True):
     rolling: dict[int, Rolling] = {}
     """by grain"""
 
-    def through(self, grain_s: int) -> int:
-        return {HOUR_S: self.hours_through, DAY_S: self.days_through}[grain_s]
-
     def with_through(self, grain_s: int, through: int) -> "Progress":
-        name = {HOUR_S: "hours_through", DAY_S: "days_through"}[grain_s]
-        return msgspec.structs.replace(self, **{name: through})
+        return msgspec.structs.replace(self, rolled=self.rolled | {grain_s: through})
 
     def encode(self) -> bytes:
         return msgspec.msgpack.encode(self)
 
 
+class _Progress2(msgspec.Struct, frozen=True):
+    """What format 1 and 2 had instead of `rolled`."""
+
+    hours_through: int = EARLIEST_S
+    days_through: int = EARLIEST_S
+
+
 def progress(head: Head) -> Progress:
-    return head.read_facts(Progress)
+    found = head.read_facts(Progress)
+    if not found.rolled:
+        old = head.read_facts(_Progress2)
+        rolled = {HOUR_S: old.hours_through, DAY_S: old.days_through}
+        found = msgspec.structs.replace(found, rolled=rolled)
+    return found

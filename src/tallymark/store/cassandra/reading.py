@@ -115,8 +115,7 @@ class CassandraSnapshot:
             question.start_s,
             question.end_s,
             step_s=question.step_s,
-            hours_through=self.marks.hours_through,
-            days_through=self.marks.days_through,
+            rolled=self.marks.rolled,
         ):
             start = max(piece.start_s, floor(self.marks.first_s, piece.grain_s))
             end = min(piece.end_s, self.marks.last_s + 1)

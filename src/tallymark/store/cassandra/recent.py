@@ -5,8 +5,8 @@ import polars as pl
 from tallymark.store.cassandra.points import KEY, PLACE, ROW_TYPES, Place, Points
 from tallymark.store.grains import MINUTE_S
 
-# About 70 MB.
-MAX_ROWS = 500_000
+MOST_BYTES = 80_000_000
+MOST_PLACES = 500_000
 
 
 class Recent:
@@ -52,11 +52,11 @@ class Recent:
             fresh = pl.concat(self._written)
             self._rows = pl.concat([self._rows.join(fresh, on=KEY, how="anti"), fresh])
         self._written, self._token = [], token
-        if self._rows.height > MAX_ROWS:
+        if self._rows.estimated_size() > MOST_BYTES:
             # The newest minutes are those that are written again.
-            self._rows = self._rows.sort("bucket_s").tail(MAX_ROWS // 2)
+            self._rows = self._rows.sort("bucket_s").tail(self._rows.height // 2)
             self._from_s = int(self._rows["bucket_s"].item(0)) + MINUTE_S
-            if len(self._whole) > MAX_ROWS:
+            if len(self._whole) > MOST_PLACES:
                 self._whole.clear()
 
     def _look_at(self, places: list[Place]) -> None:

@@ -31,7 +31,7 @@ class _Level:
 
     def closed_through(self, marks: Progress, time_s: int) -> int:
         """Buckets before this may be rolled: their end has passed, and a day's hours are all rolled."""
-        return floor(time_s if self.grain_s == HOUR_S else marks.hours_through, self.grain_s)
+        return floor(time_s if self.grain_s == HOUR_S else marks.rolled[HOUR_S], self.grain_s)
 
 
 _LEVELS = (_Level(HOUR_S, MINUTE_S), _Level(DAY_S, HOUR_S))
@@ -50,7 +50,7 @@ class Roller:
             marks = progress(head)
             for level in _LEVELS:
                 closed = level.closed_through(marks, now_s - delay_s)
-                if marks.through(level.grain_s) < closed:
+                if marks.rolled[level.grain_s] < closed:
                     if marks.folding is not None:
                         # One change at a time: what is folded must not be in a rolled hour for one shard only.
                         self._folder.fold(most_points=max(slice_series, 1000))

@@ -8,7 +8,8 @@ from tallymark.store.address import CassandraAddress
 from tallymark.store.grains import GRAINS
 from tallymark.store.protocol import StoreError
 
-VERSION = 1
+# A part of the numbers of tables; not the version of what is in them, which `store.format` has.
+_TABLES_VERSION = 1
 
 _TABLES = {
     # All that must change together, in one partition: a conditional batch there is atomic, isolated and fenced.
@@ -54,7 +55,7 @@ def prepare(session: Any, address: CassandraAddress) -> None:
     for name, definition in _TABLES.items():
         if name not in tables:
             # The number by name, not by chance: two nodes that make a table at once then make the same one.
-            number = uuid.uuid5(uuid.NAMESPACE_OID, f"tallymark.{address.keyspace}.{name}.{VERSION}")
+            number = uuid.uuid5(uuid.NAMESPACE_OID, f"tallymark.{address.keyspace}.{name}.{_TABLES_VERSION}")
             link = "AND" if " WITH " in definition else "WITH"
             session.execute(f'CREATE TABLE IF NOT EXISTS "{address.keyspace}".{name} {definition} {link} id = {number}')
 

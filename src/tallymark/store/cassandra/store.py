@@ -162,8 +162,7 @@ class CassandraStore:
             self._registry.revision(),
             self.journal_end(),
             points.folded,
-            points.hours_through,
-            points.days_through,
+            points.rolled,
             points.first_s,
             points.last_s,
         )

@@ -20,8 +20,8 @@ from tallymark.store.sqlite.points import add_points, coarser
 from tallymark.store.sqlite.series import SeriesKey, SeriesNumbers
 from tallymark.store.tail import beyond
 
-# Deltas merged in one fold, about 60 MB: the more batches a fold spans, the fewer times a point is written.
-MOST_DELTAS = 1_000_000
+# Deltas merged in one fold: the more batches it spans, the fewer times a point is written.
+MOST_BYTES = 80_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +99,15 @@ def _gather(
 ) -> tuple[list[tuple[int, pl.DataFrame]], bool]:
     """The entries of a fold; True beside them if more were waiting than one fold takes."""
     gathered: list[tuple[int, pl.DataFrame]] = []
-    rows = 0
+    size = 0.0
     # Closed by name: a statement left open would hold an old snapshot into the transaction that follows.
     with closing(entries(connection, after=after, through=through)) as waiting:
         for sequence, frame in waiting:
             # A fold under way is taken whole, whatever its size: its border was drawn over all of it.
-            if through is None and gathered and rows + frame.height > MOST_DELTAS:
+            if through is None and gathered and size + frame.estimated_size() > MOST_BYTES:
                 return gathered, True
             gathered.append((sequence, frame))
-            rows += frame.height
+            size += frame.estimated_size()
     return gathered, False
 
 
@@ -121,13 +121,13 @@ def _numbered(connection: sqlite3.Connection, series: SeriesNumbers, merged: pl.
 def _add_to_rolled(connection: sqlite3.Connection, points: pl.DataFrame) -> None:
     """Late points also go where their hour or day is rolled already; the others leave word that it is still to do."""
     marks = read_marks(connection)
-    in_hours = _is_rolled(connection, HOUR_S, marks.hours_through)
-    in_days = _is_rolled(connection, DAY_S, marks.days_through)
-    _leave_word(connection, HOUR_S, points, marks.hours_through)
+    in_hours = _is_rolled(connection, HOUR_S, marks.rolled[HOUR_S])
+    in_days = _is_rolled(connection, DAY_S, marks.rolled[DAY_S])
+    _leave_word(connection, HOUR_S, points, marks.rolled[HOUR_S])
     late = points.filter(in_hours)
     if not late.is_empty():
         add_points(connection, HOUR_S, coarser(late, HOUR_S))
-        _leave_word(connection, DAY_S, late, marks.days_through)
+        _leave_word(connection, DAY_S, late, marks.rolled[DAY_S])
         add_points(connection, DAY_S, coarser(late.filter(in_days), DAY_S))
 
 

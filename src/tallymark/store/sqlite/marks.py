@@ -4,17 +4,23 @@ import sqlite3
 from dataclasses import fields
 from typing import Literal
 
+from tallymark.store.grains import ROLLED
 from tallymark.store.model import Folding, Marks
 
-Mark = Literal[
-    "revision", "journal_end", "folded", "hours_through", "days_through", "first_s", "last_s", "letter_bytes"
-]
+Mark = Literal["revision", "journal_end", "folded", "first_s", "last_s", "letter_bytes"]
+
+_READ = "SELECT name, value FROM marks UNION ALL SELECT grain_s, through_s FROM rolled"
 
 
 def read_marks(connection: sqlite3.Connection) -> Marks:
     """In one statement, so that they belong together."""
-    values = dict(connection.execute("SELECT name, value FROM marks").fetchall())
-    return Marks(**{field.name: values[field.name] for field in fields(Marks)})
+    values = dict(connection.execute(_READ).fetchall())
+    rolled = {grain_s: values.pop(grain_s) for grain_s in ROLLED}
+    return Marks(rolled=rolled, **{field.name: values[field.name] for field in fields(Marks) if field.name in values})
+
+
+def set_rolled(connection: sqlite3.Connection, grain_s: int, through_s: int) -> None:
+    connection.execute("UPDATE rolled SET through_s = ? WHERE grain_s = ?", (through_s, grain_s))
 
 
 def read_mark(connection: sqlite3.Connection, name: Mark) -> int:

@@ -79,8 +79,7 @@ class SqliteSnapshot:
             question.start_s,
             question.end_s,
             step_s=question.step_s,
-            hours_through=self.marks.hours_through,
-            days_through=self.marks.days_through,
+            rolled=self.marks.rolled,
         ):
             if self.marks.first_s < piece.end_s and piece.start_s <= self.marks.last_s:
                 statement = statement_for(question, piece)

@@ -3,23 +3,23 @@
 import sqlite3
 from dataclasses import dataclass
 
+from tallymark.aggregates.columns import NAMES
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S, floor
 from tallymark.store.model import Marks
 from tallymark.store.sqlite.connection import writing
-from tallymark.store.sqlite.marks import Mark, read_marks, set_mark
-from tallymark.store.sqlite.points import SUMMED
+from tallymark.store.sqlite.marks import read_marks, set_rolled
+from tallymark.store.sqlite.points import SUMMED, finish_sums
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
     grain_s: int
     finer_s: int
-    mark: Mark
 
     def slice_statement(self) -> str:
         # From series to points: a seek for each series. The CROSS JOIN keeps SQLite from turning that round.
         return f"""
-            INSERT INTO points_{self.grain_s}
+            INSERT INTO points_{self.grain_s} (series_id, bucket_s, {", ".join(NAMES)})
             SELECT series.series_id, :bucket, {SUMMED}
               FROM series CROSS JOIN points_{self.finer_s} AS points ON points.series_id = series.series_id
                AND points.bucket_s >= :bucket AND points.bucket_s < :bucket + {self.grain_s}
@@ -28,8 +28,8 @@ class _Level:
         """
 
 
-_HOURS = _Level(HOUR_S, MINUTE_S, "hours_through")
-_DAYS = _Level(DAY_S, HOUR_S, "days_through")
+_HOURS = _Level(HOUR_S, MINUTE_S)
+_DAYS = _Level(DAY_S, HOUR_S)
 
 
 def roll(connection: sqlite3.Connection, *, now_s: int, delay_s: int, slice_series: int) -> bool:
@@ -47,19 +47,19 @@ def roll(connection: sqlite3.Connection, *, now_s: int, delay_s: int, slice_seri
 def _roll_level(connection: sqlite3.Connection, level: _Level, *, now_s: int, delay_s: int, slice_series: int) -> bool:
     # Looked at first without the right to write: an idle keeper must not hold up the sink.
     marks = read_marks(connection)
-    if getattr(marks, level.mark) >= _closed_through(level, marks, now_s - delay_s):
+    if marks.rolled[level.grain_s] >= _closed_through(level, marks, now_s - delay_s):
         return False
     with writing(connection):
         marks = read_marks(connection)
         closed = _closed_through(level, marks, now_s - delay_s)
-        if getattr(marks, level.mark) >= closed:
+        if marks.rolled[level.grain_s] >= closed:
             return False
         bucket = connection.execute(
             "SELECT MIN(bucket_s) FROM unrolled WHERE grain_s = ? AND bucket_s < ?", (level.grain_s, closed)
         ).fetchone()[0]
         # Nothing lies between the mark and this bucket. Moving the mark first keeps it so: what still comes in there
         # is late, and the bucket in progress stays the lowest.
-        set_mark(connection, level.mark, closed if bucket is None else int(bucket))
+        set_rolled(connection, level.grain_s, closed if bucket is None else int(bucket))
         if bucket is not None and _roll_slice(connection, level, int(bucket), slice_series):
             _finish(connection, level, int(bucket))
     return True
@@ -67,17 +67,18 @@ def _roll_level(connection: sqlite3.Connection, level: _Level, *, now_s: int, de
 
 def _closed_through(level: _Level, marks: Marks, time_s: int) -> int:
     """Buckets before this may be rolled: their end has passed, and a day's hours are all rolled."""
-    return floor(time_s if level is _HOURS else marks.hours_through, level.grain_s)
+    return floor(time_s if level is _HOURS else marks.rolled[HOUR_S], level.grain_s)
 
 
 def _roll_slice(connection: sqlite3.Connection, level: _Level, bucket: int, slice_series: int) -> bool:
-    """Sums the next series of this bucket; True when that were the last."""
+    """Sums the next series of this bucket; True if this was the last slice."""
     progress = connection.execute(
         "SELECT through_series FROM rolling WHERE grain_s = ? AND bucket_s = ?", (level.grain_s, bucket)
     ).fetchone()
     after = int(progress[0]) if progress is not None else 0
     through = after + slice_series
     connection.execute(level.slice_statement(), {"bucket": bucket, "after": after, "through": through})
+    finish_sums(connection, level.finer_s, level.grain_s, bucket, range(after + 1, through + 1))
     connection.execute("INSERT OR REPLACE INTO rolling VALUES (?, ?, ?)", (level.grain_s, bucket, through))
     last = connection.execute("SELECT COALESCE(MAX(series_id), 0) FROM series").fetchone()[0]
     return through >= int(last)
@@ -86,6 +87,6 @@ def _roll_slice(connection: sqlite3.Connection, level: _Level, bucket: int, slic
 def _finish(connection: sqlite3.Connection, level: _Level, bucket: int) -> None:
     connection.execute("DELETE FROM rolling WHERE grain_s = ?", (level.grain_s,))
     connection.execute("DELETE FROM unrolled WHERE grain_s = ? AND bucket_s = ?", (level.grain_s, bucket))
-    set_mark(connection, level.mark, bucket + level.grain_s)
+    set_rolled(connection, level.grain_s, bucket + level.grain_s)
     if level is _HOURS:
         connection.execute("INSERT OR IGNORE INTO unrolled VALUES (?, ?)", (DAY_S, floor(bucket, DAY_S)))

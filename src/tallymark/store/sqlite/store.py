@@ -47,16 +47,14 @@ class SqliteStore:
     """See `store.protocol`: Registry, Sink and Upkeep, answered by the modules of this package."""
 
     def __init__(self, path: Path, *, connect: connections.Connect = connections.connect) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._connections = connections.Connections(path, connect)
+        self._connections = schema.open_connections(path, connect)
         self._registry = SqliteRegistry(self._connections)
         self._sink = SqliteSink(self._connections)
         self._beats = SqliteBeats(self._connections)
         self._folder = Folder()
         self._tail = Tail()
         self._labels = LabelTables()
-        schema.prepare(self._connections.mine())
 
     def close(self) -> None:
         self._connections.close()

@@ -1,0 +1,20 @@
+"""The version of what the store writes: tables, journal entries and cells share one number.
+
+A store of an older version is migrated when it is opened, one of a newer version is refused. No Polars here: the
+collector opens stores too.
+
+| version | since then |
+|---|---|
+| 2 | (1 on Cassandra) the first that was released |
+| 3 | sketches; marks by grain; points by second and by ten seconds |
+"""
+
+VERSION = 3
+
+
+def newer(what: str, found: object) -> str:
+    """Why something is refused that a newer version wrote."""
+    return (
+        f"{what} has format {found}, and this version of Tallymark knows formats up to {VERSION}:"
+        " use the version that wrote it, or a newer one"
+    )

@@ -1,0 +1,130 @@
+"""Migrations: a store that an older version wrote becomes one of the present format, step by step.
+
+Each step is one transaction that also moves the version, so one that is killed is done again from where it was. They
+run while no other process has the file open; a newer file is refused before anything in it is touched.
+"""
+
+import fcntl
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from tallymark.store.format import VERSION, newer
+from tallymark.store.protocol import StoreError
+from tallymark.store.sqlite.connection import Connect, writing_durably
+
+WAIT_S = 10.0
+"""for processes that are about to close the file"""
+OLDEST = 2
+
+# Where SQLite keeps `user_version` in a file, as four bytes.
+_VERSION_PLACE = 60
+
+logger = logging.getLogger(__name__)
+
+
+def upgrade(path: Path, connect: Connect, *, wait_s: float = WAIT_S) -> None:
+    """Brings a file that is there to the present format, unless it has it."""
+    found = _version_in_file(path)
+    if found > VERSION:
+        raise StoreError(newer(f"the store {path.name}", found))
+    if found == VERSION or not path.exists():
+        return
+    # What the file says may be older than what its write-ahead log says. One process looks; the others wait, with
+    # the file closed, so that it can be alone.
+    with _alone_among_new(path), closing(connect(path)) as connection:
+        found = read_version(connection)
+        if found > VERSION:
+            raise StoreError(newer(f"the store {path.name}", found))
+        if found in (0, VERSION):
+            return
+        if found < OLDEST:
+            raise StoreError(f"the store {path.name} has format {found}, which was never released")
+        _leave_wal(connection, path, wait_s)
+        for version in range(found + 1, VERSION + 1):
+            logger.info("migrating the store %s from format %d to %d", path.name, version - 1, version)
+            with writing_durably(connection):
+                _step(connection, version)
+                connection.execute(f"PRAGMA user_version = {version}")
+
+
+def read_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _step(connection: sqlite3.Connection, version: int) -> None:
+    """Within a transaction. The statements of a step stay as they were when its version was released."""
+    _add_columns(connection, version)
+    if version in _STEPS:
+        _STEPS[version](connection)
+
+
+def _add_columns(connection: sqlite3.Connection, version: int) -> None:
+    """The aggregates that are new in this version. Null in all rows that there are; SQLite writes none of them."""
+    from tallymark.aggregates.columns import COLUMNS  # here, not above: see `schema`
+
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'points_*'")
+    for (table,) in tables.fetchall():
+        for column in COLUMNS:
+            if column.since == version:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column.name} {column.sql_type}")
+
+
+def _to_3(connection: sqlite3.Connection) -> None:
+    # Two things that were added to format 2 without a new number.
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS gaps (meter_id INTEGER, partition INTEGER, start INTEGER, end INTEGER NOT NULL,"
+        " missed INTEGER NOT NULL, PRIMARY KEY (meter_id, partition, start)) WITHOUT ROWID"
+    )
+    connection.execute("CREATE INDEX IF NOT EXISTS letters_by_kind ON letters (hop, reason)")
+    connection.execute("CREATE TABLE rolled (grain_s INTEGER PRIMARY KEY, through_s INTEGER NOT NULL)")
+    for grain_s, mark in ((3600, "hours_through"), (86400, "days_through")):
+        connection.execute("INSERT INTO rolled SELECT ?, value FROM marks WHERE name = ?", (grain_s, mark))
+        connection.execute("DELETE FROM marks WHERE name = ?", (mark,))
+    for grain_s in (1, 10):
+        connection.execute(
+            f"CREATE TABLE points_{grain_s} (series_id INTEGER, bucket_s INTEGER, n INTEGER NOT NULL,"
+            " n_value INTEGER NOT NULL, sum REAL, exact_high INTEGER, exact_low INTEGER, min REAL, max REAL,"
+            " sketch BLOB, PRIMARY KEY (series_id, bucket_s)) WITHOUT ROWID"
+        )
+
+
+_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {3: _to_3}
+
+
+def _version_in_file(path: Path) -> int:
+    """As the file says, without opening it as a database; 0 if it is not there."""
+    try:
+        with path.open("rb") as file:
+            file.seek(_VERSION_PLACE)
+            return int.from_bytes(file.read(4), "big")
+    except FileNotFoundError:
+        return 0
+
+
+@contextmanager
+def _alone_among_new(path: Path) -> Iterator[None]:
+    with path.with_name(f"{path.name}.upgrade").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _leave_wal(connection: sqlite3.Connection, path: Path, wait_s: float) -> None:
+    """Only a connection that is alone may do so; that is what proves that nobody else has the file open."""
+    give_up = time.monotonic() + wait_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = DELETE")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            if time.monotonic() > give_up:
+                raise StoreError(
+                    f"the store {path.name} must be migrated to format {VERSION}, and another process has it open;"
+                    " stop every Tallymark that uses this data folder, then start again"
+                ) from None
+            time.sleep(0.05)

@@ -1,0 +1,81 @@
+"""Sketches through every part of a store: journal, fold, late deltas, rolled hours and days, sums over all series."""
+
+import pytest
+
+from tallymark.aggregates import columns, sketch
+from tallymark.aggregates.functions import FUNCTIONS, Function
+from tallymark.meters.model import Meter
+from tallymark.store import deltas
+from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
+from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult
+from tallymark.store.protocol import Store
+from tallymark.store.reference import WIDTH, Reference, cell
+
+MIDNIGHT = 1_700_006_400
+FIRST = sketch.FIRST_REGISTER
+
+
+@pytest.fixture
+def meter(store: Store, monkeypatch: pytest.MonkeyPatch) -> RegisteredMeter:
+    """One that keeps a sketch, whatever functions there are."""
+    function = Function(lambda _: ("n", columns.SKETCH), lambda row, _: row.n, lambda _: [])
+    monkeypatch.setitem(FUNCTIONS, "slots", function)
+    return store.put_meter(Meter("latency", ("call",), ("server",), ("count", "slots")), now_ms=0)
+
+
+def batch(meter: RegisteredMeter, start: int, *rows: tuple[str, int, dict[int, int] | None]) -> StretchResult:
+    cells = [
+        (meter.meter_id, series, MIDNIGHT + at_s, 1, 0, *[None] * 5, None if slots is None else sketch.from_map(slots))
+        for series, at_s, slots in rows
+    ]
+    body = deltas.encode(deltas.merge([deltas.from_rows(cells)]))
+    ledger = Ledger(accepted=len(rows), counted=len(rows))
+    return StretchResult(Stretch(0, start, start + 1), "log", 1, (meter.meter_id,), body, ledger)
+
+
+def assert_exact(store: Store, meter: RegisteredMeter, batches: list[StretchResult]) -> None:
+    reference = Reference()
+    reference.apply(batches)
+    with store.snapshot() as snapshot:
+        for by in ((), ("server",)):
+            for where in ({}, {"server": ["web-1"]}):
+                for step_s in (None, MINUTE_S, HOUR_S, DAY_S):
+                    question = {"where": where, "by": by, "start_s": None, "end_s": None, "step_s": step_s}
+                    found = {row[:-WIDTH]: cell(*row[-WIDTH:]) for row in snapshot.read(meter, **question).rows()}
+                    assert found == reference.read(meter, **question)
+                    assert found, "nothing was compared"
+                    assert all(row[columns.NAMES.index(columns.SKETCH)] for row in found.values())
+
+
+def test_they_merge_wherever_they_lie(store, meter):
+    batches = [
+        batch(meter, 0, ("web-1", 0, {3: 1, -7: 2}), ("web-1", 60, {3: 5, FIRST: 4}), ("web-2", 0, {3: 1, FIRST: 2})),
+        batch(meter, 1, ("web-1", 0, {3: 2, FIRST + 9: 1}), ("web-2", HOUR_S, {1_000: 1})),
+        # Late, into what is rolled by then; and a server that is new there.
+        batch(meter, 2, ("web-1", 60, {3: 1, FIRST: 9}), ("web-3", 120, {-60_000: 7})),
+        batch(meter, 3, ("web-1", DAY_S, {5: 1})),
+    ]
+    for number, each in enumerate(batches):
+        store.apply([each], now_ms=0)
+        assert_exact(store, meter, batches[: number + 1])
+        if number != 2:
+            while store.fold(most_points=1).more:
+                pass
+            assert_exact(store, meter, batches[: number + 1])
+            while store.roll(now_ms=(MIDNIGHT + DAY_S + HOUR_S) * 1000, delay_s=0, slice_series=1):
+                pass
+            assert_exact(store, meter, batches[: number + 1])
+    assert store.marks().rolled[DAY_S] == MIDNIGHT + DAY_S
+
+
+def test_a_meter_that_asks_for_none_reads_none(store, meter):
+    plain = store.put_meter(Meter("calls", ("call",), ("server",)), now_ms=0)
+    both = [batch(meter, 0, ("web-1", 0, {3: 1})), batch(plain, 1, ("web-1", 0, {3: 1}))]
+    store.apply(both[:1], now_ms=0)
+    store.apply(both[1:], now_ms=0)
+    for work in (lambda: None, lambda: store.fold(most_points=100)):
+        work()
+        with store.snapshot() as snapshot:
+            for asked, has_sketch in ((meter, True), (plain, False)):
+                row = snapshot.read(asked, where={}, by=[], start_s=None, end_s=None, step_s=None)
+                assert (row["n"].item(), row[columns.SKETCH].item() is not None) == (1, has_sketch)
