@@ -6,7 +6,7 @@ DEMO   ?= 1
 DATA   ?= tallymark-data
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-quick test-long bench bench-cluster check format clean
+.PHONY: help setup setup-test run test test-quick test-long upgrade-fixtures bench bench-cluster check format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,6 +49,9 @@ test-quick: setup-test ## the inner loop, under 90 seconds: no servers, no proce
 
 test-long: setup-test ## the exhaustive variants: every crash point, many kills, many histories
 	$(BIN)/pytest $(LANES) -m long
+
+upgrade-fixtures: setup-test ## before a release: the data folders that later versions must open
+	PYTHONPATH=tests:. $(BIN)/python -m upgrades.make
 
 bench: setup-test $(VENV)/.bench ## the figures: one table and a JSON file in bench/results
 	$(BIN)/python -m bench

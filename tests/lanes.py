@@ -28,6 +28,7 @@ ORDER = (
     "e2e/test_power.py",
     "e2e",
     "spark",
+    "upgrades",
     "stores",
     "integration",
     "browser",

@@ -1,0 +1,90 @@
+"""What a store answers, as JSON: asked of the version that wrote a fixture, then of every later one."""
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tallymark.meters.definition import to_mapping
+from tallymark.store.model import RegisteredMeter, label_column
+from tallymark.store.protocol import Snapshot, Store
+
+Question = dict[str, Any]
+"""meter, by, where, start_s, end_s, step_s"""
+
+STEPS_S = (60, 3_600, 86_400)
+# From within an hour to within another, over rolled days, rolled hours and minutes.
+PART = {"start_s": 1_794_218_220, "end_s": 1_794_406_680}
+WHOLE = {"start_s": None, "end_s": None}
+AGGREGATES = ["n", "n_value", "sum", "exact", "min", "max"]
+
+
+def questions(meter: str, labels: Sequence[str], one_series: Mapping[str, str]) -> Iterator[Question]:
+    """Totals, top and series of a meter, with and without labels; `one_series` is one that there is."""
+    groupings = [[], *([name] for name in labels), *([list(labels)] if len(labels) > 1 else [])]
+    filters = [{name: [value]} for name, value in one_series.items()]
+    for by in groupings:
+        for bounds in (WHOLE, PART):
+            yield {"meter": meter, "by": by, "where": {}, **bounds, "step_s": None}
+    for by in ([], list(labels)) if labels else ([],):
+        for step_s in STEPS_S:
+            yield {"meter": meter, "by": by, "where": {}, **WHOLE, "step_s": step_s}
+    for where in filters:
+        for step_s in (None, 3_600):
+            yield {"meter": meter, "by": [], "where": where, **PART, "step_s": step_s}
+            yield {"meter": meter, "by": list(labels), "where": where, **WHOLE, "step_s": step_s}
+
+
+def read(snapshot: Snapshot, meter: RegisteredMeter, question: Question) -> list[list[Any]]:
+    """The rows, sorted; `exact` is one number, whatever parts it is stored in."""
+    asked = {name: value for name, value in question.items() if name != "meter"}
+    found = snapshot.read(meter, **asked)
+    keys = [*map(label_column, question["by"]), *(["bucket_s"] if question["step_s"] else [])]
+    rows = []
+    for row in found.iter_rows(named=True):
+        high, low = row["exact_high"], row["exact_low"]
+        row["exact"] = None if high is None else high * 2**32 + low
+        rows.append([row[name] for name in (*keys, *AGGREGATES)])
+    return sorted(rows)
+
+
+def everything(store: Store, asked: Sequence[Question]) -> dict[str, Any]:
+    """The answers to these questions, and all else that a user can see."""
+    with store.snapshot() as snapshot:
+        found = [{**question, "rows": read(snapshot, store.meter(question["meter"]), question)} for question in asked]
+        ledger = {str(partition): asdict(terms) for partition, terms in sorted(snapshot.ledger().items())}
+        applied = {str(partition): following for partition, following in sorted(snapshot.applied().items())}
+        lag = snapshot.lag(since_ms=0)
+    counts = store.dead_letter_counts()
+    return {
+        "answers": found,
+        "meters": [_meter(store, each) for each in store.meters()],
+        "ledger": ledger,
+        "applied": applied,
+        "lag": None if lag is None else asdict(lag),
+        "heartbeats": {role: list(beat) for role, beat in sorted(store.beats().items())},
+        "buried": {partition: sorted(store.buried(int(partition))) for partition in applied},
+        "letter_counts": sorted([hop, reason, events] for (hop, reason), events in counts.items()),
+        "last_letters_ms": sorted([*kind, last_ms] for kind, last_ms in store.last_dead_letters_ms().items()),
+        "letters": [_letter(store, each.letter_id) for each in store.list_dead_letters(limit=1_000)],
+    }
+
+
+def _meter(store: Store, registered: RegisteredMeter) -> dict[str, Any]:
+    meter_id = registered.meter_id
+    return {
+        "definition": to_mapping(registered.meter),
+        "version": registered.version,
+        "created_ms": registered.created_ms,
+        "broken": registered.broken,
+        "missed": registered.missed,
+        "live_from": sorted(map(list, store.live_from(meter_id).items())),
+        "broken_since": sorted([partition, *since] for partition, since in store.broken_since(meter_id).items()),
+        "gaps": [list(asdict(gap).values()) for gap in store.gaps(meter_id)],
+    }
+
+
+def _letter(store: Store, letter_id: int) -> dict[str, Any]:
+    letter = store.dead_letter(letter_id)
+    assert letter is not None
+    return {"id": letter_id, **asdict(letter), "raw": base64.b64encode(letter.raw).decode()}

@@ -1,0 +1,206 @@
+"""What the story must come to, reckoned from its events in plain Python, so that a fixture is known to be right.
+
+Shares nothing with the product: no columns, no merging, no codec.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from upgrades.story import BUILT_IN, LONG_AGO_MS, Definition, Event
+
+LATE_MS = 3_600_000
+GARBAGE = "undecodable"
+
+
+@dataclass
+class Version:
+    """One version of a meter."""
+
+    definition: Definition
+    number: int
+    is_broken: bool = False
+    broken_at: dict[int, int] = field(default_factory=dict)
+    """partition -> where it failed"""
+    live_from: dict[int, int] = field(default_factory=dict)
+    gaps: dict[int, list[list[int]]] = field(default_factory=dict)
+    """partition -> [start, end, missed]"""
+    measured: dict[tuple[tuple[str, ...], int], list[float | None]] = field(default_factory=lambda: defaultdict(list))
+    """(labels, minute) -> the number of each event, None for one without"""
+
+    def counts(self, event: Event) -> bool:
+        return not self.definition.events or event["event"] in self.definition.events
+
+    def measure(self, event: Event) -> None:
+        if not (self.counts(event) and self.definition.keeps(event)):
+            return
+        mapping = self.definition.mapping
+        minute_s = event["time"] // 60_000 * 60
+        by = mapping.get("by", ())
+        labels = tuple(event["event"] if name == "event" else str(event["props"].get(name, "")) for name in by)
+        if "each" in mapping:
+            for metric, number in event["values"].items():
+                self.measured[(*labels, metric), minute_s].append(number)
+        else:
+            number = event["props"].get(mapping["value"]) if "value" in mapping else event.get("value")
+            self.measured[labels, minute_s].append(number)
+
+    def miss(self, partition: int, start: int, end: int, missed: int) -> None:
+        """A gap goes on from where the meter failed, also past a record that nobody counted."""
+        gaps = self.gaps.setdefault(partition, [])
+        if gaps and (gaps[-1][1] == start or gaps[-1][1] > self.broken_at.get(partition, start)):
+            gaps[-1][1:] = [end, gaps[-1][2] + missed]
+        else:
+            gaps.append([start, end, missed])
+
+
+@dataclass
+class _Record:
+    events: Sequence[Event]
+    received_ms: int
+    garbage: int = 0
+    """events of a record that does not decode"""
+
+
+class Reckoning:
+    """See `story.Teller`."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, Version] = {each.name: Version(each, 1) for each in BUILT_IN}
+        """the newest of each meter that is not deleted"""
+        self.ledger: dict[int, Counter[str]] = defaultdict(Counter)
+        self.letters: Counter[tuple[str, str]] = Counter()
+        """(hop, reason) -> events"""
+        self.applied: dict[int, int] = {}
+        self._log: dict[int, list[_Record]] = defaultdict(list)
+        self._refused: list[str] = []
+        self._seen: set[tuple[int, str, str]] = set()
+
+    def put_meter(self, definition: Definition, *, now_ms: int) -> None:
+        known = self.versions.get(definition.name)
+        self.versions[definition.name] = Version(definition, known.number + 1 if known else 1)
+
+    def delete_meter(self, name: str, *, now_ms: int) -> None:
+        del self.versions[name]
+
+    def resume_meter(self, name: str) -> None:
+        self.versions[name].is_broken = False
+        self.versions[name].broken_at.clear()
+
+    def append(self, partition: int, received_ms: int, events: Sequence[Event]) -> None:
+        self._log[partition].append(_Record(events, received_ms))
+
+    def append_garbage(self, partition: int, events: int) -> None:
+        self._log[partition].append(_Record((), 0, garbage=events))
+
+    def refuse(self, received_ms: int, events: Mapping[str, Event]) -> None:
+        self._refused += events
+
+    def take_in_letters(self) -> None:
+        self.letters.update(("collector", code) for code in self._refused)
+        self._refused.clear()
+
+    def apply(self, *, now_ms: int, breaks: Mapping[str, int] | None = None) -> None:
+        breaks = breaks or {}
+        broken_before = {name for name, version in self.versions.items() if version.is_broken}
+        for partition, records in sorted(self._log.items()):
+            start, end = self.applied.get(partition, 0), len(records)
+            if start == end:
+                continue
+            stopped = broken_before | {name for name, where in breaks.items() if where == partition}
+            fresh = [event for record in records[start:end] for event in self._fresh(partition, record)]
+            for name, version in self.versions.items():
+                if name in stopped:
+                    if name not in broken_before:
+                        version.broken_at[partition] = start
+                    version.miss(partition, start, end, sum(map(version.counts, fresh)))
+                else:
+                    version.live_from.setdefault(partition, start)
+                    for event in fresh:
+                        version.measure(event)
+            self.ledger[partition]["counted"] += len(fresh)  # the meter `events` counts every event
+            self.applied[partition] = end
+        for name in breaks:
+            self.versions[name].is_broken = True
+
+    def bury(self, partition: int, *, now_ms: int) -> None:
+        record = self._log[partition][self.applied[partition]]
+        self.applied[partition] += 1
+        self._die(partition, "kills_its_task", len(record.events))
+
+    def fold(self, *, most_points: int = 0, slices: int | None = None) -> None:
+        """Changes no answer."""
+
+    def roll(self, *, now_ms: int, slices: int | None = None) -> None:
+        """Changes no answer."""
+
+    def prune(self, *, now_ms: int) -> None:
+        """Changes no answer."""
+
+    def beat(self, role: str, *, now_ms: int) -> None:
+        """Changes no answer."""
+
+    def read(self, question: Mapping[str, Any]) -> list[list[Any]]:
+        """The rows of `answers.read`."""
+        version = self.versions[question["meter"]]
+        groups: dict[tuple[Any, ...], list[float | None]] = defaultdict(list)
+        if not question["by"] and question["step_s"] is None:
+            groups[()] = []
+        for key, numbers in self._asked(version, question):
+            groups[key] += numbers
+        return sorted([*key, *_aggregates(numbers, version.definition)] for key, numbers in groups.items())
+
+    def _asked(
+        self, version: Version, question: Mapping[str, Any]
+    ) -> Iterator[tuple[tuple[Any, ...], list[float | None]]]:
+        start_s, end_s, step_s = (question[name] for name in ("start_s", "end_s", "step_s"))
+        for (values, minute_s), numbers in version.measured.items():
+            labels = dict(zip(version.definition.labels, values, strict=True))
+            is_in_range = (start_s is None or minute_s >= start_s) and (end_s is None or minute_s < end_s)
+            if is_in_range and all(labels[name] in wanted for name, wanted in question["where"].items()):
+                bucket = (minute_s // step_s * step_s,) if step_s else ()
+                yield (*(labels[name] for name in question["by"]), *bucket), numbers
+
+    def _fresh(self, partition: int, record: _Record) -> Iterator[Event]:
+        ledger = self.ledger[partition]
+        if record.garbage:
+            self._die(partition, GARBAGE, record.garbage)
+        for event in record.events:
+            ledger["accepted"] += 1
+            key = (partition, event["event"], event["id"])
+            is_old = "resent" in event and record.received_ms - event["resent"] >= LONG_AGO_MS
+            if key in self._seen:
+                ledger["duplicate"] += 1
+            elif is_old:
+                ledger["aside"] += 1
+                self.letters["pipeline", "maybe_duplicate"] += 1
+            else:
+                ledger["late"] += event["time"] < record.received_ms - LATE_MS
+                yield event
+            self._seen.add(key)
+
+    def _die(self, partition: int, reason: str, events: int) -> None:
+        self.ledger[partition].update(accepted=events, dead=events)
+        self.letters["pipeline", reason] += events
+
+
+def _aggregates(numbers: Sequence[float | None], definition: Definition) -> list[Any]:
+    """n, n_value, sum, exact, min, max; null what the meter does not compute."""
+    compute, decimals = set(definition.mapping["compute"]), definition.mapping.get("decimals")
+    values = [number for number in numbers if number is not None]
+    total = exact = None
+    if values and compute & {"sum", "avg"}:
+        if decimals is None:
+            total = sum(values)
+        else:
+            exact = int(sum(Decimal(str(value)) for value in values).scaleb(decimals))
+    return [
+        len(numbers),
+        len(values) if compute - {"count"} else 0,
+        total,
+        exact,
+        min(values) if values and "min" in compute else None,
+        max(values) if values and "max" in compute else None,
+    ]
