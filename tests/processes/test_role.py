@@ -8,9 +8,8 @@ import sys
 
 import pytest
 
-from tallymark import role as roles
 from tallymark.cli import main
-from tallymark.role import Role
+from tallymark.role import Role, process, write_atomically
 from tallymark.settings import Settings
 from tallymark.testing import until
 
@@ -94,23 +93,23 @@ def test_one_can_follow_another_that_was_killed(role, tmp_path):
 
 @pytest.mark.usefixtures("own_process")
 def test_a_full_disk_is_told_once_and_does_not_end_the_metrics(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(roles, "METRICS_INTERVAL_S", 0.01)
+    monkeypatch.setattr(process, "METRICS_INTERVAL_S", 0.01)
     metrics = tmp_path / "run" / "keeper.prom"
     with Role(Settings(data=str(tmp_path)), "keeper") as role:
         tries = []
 
-        def write(path, content, write=roles.write_atomically):
+        def write(path, content, write=write_atomically):
             tries.append(path)
             if len(tries) < 5:
                 raise OSError(28, "No space left on device")
             write(path, content)
 
-        monkeypatch.setattr(roles, "write_atomically", write)
+        monkeypatch.setattr(process, "write_atomically", write)
         logging.getLogger().addHandler(caplog.handler)
         role.publish_metrics()
         until(metrics.exists, "the metrics after the disk has room again")
     assert [record.getMessage() for record in caplog.records].count(
-        f"{metrics} is not written any more: [Errno 28] No space left on device"
+        f"{metrics} is no longer written: [Errno 28] No space left on device"
     ) == 1
     assert not metrics.exists()
 
@@ -131,10 +130,10 @@ def test_a_name_that_makes_no_file_name_is_refused(tmp_path, capsys, name):
 
 def test_roles_of_several_machines_beat_by_names_of_their_own(monkeypatch):
     settings = Settings()
-    assert roles.beat_name(settings, "query", "127.0.0.1:8081") == "query"
+    assert process.heartbeat_name(settings, "query", "127.0.0.1:8081") == "query"
     settings.store.kind = "cassandra"
     monkeypatch.setattr("socket.gethostname", lambda: "host-1")
-    assert roles.beat_name(settings, "keeper") == "keeper/host-1"
-    assert roles.beat_name(settings, "query", "127.0.0.1:8081") == "query/host-1:8081"
+    assert process.heartbeat_name(settings, "keeper") == "keeper/host-1"
+    assert process.heartbeat_name(settings, "query", "127.0.0.1:8081") == "query/host-1:8081"
     settings.instance = "a"
-    assert roles.beat_name(settings, "query", "127.0.0.1:8081") == "query/a"
+    assert process.heartbeat_name(settings, "query", "127.0.0.1:8081") == "query/a"

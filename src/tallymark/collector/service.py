@@ -11,7 +11,6 @@ from functools import cache
 import uvloop
 
 from tallymark import http, telemetry
-from tallymark.beating import Beating, Beats
 from tallymark.collector import dead, kept_names
 from tallymark.collector.app import App, Origins
 from tallymark.collector.applied import Follower
@@ -27,6 +26,7 @@ from tallymark.events.clocks import Clocks
 from tallymark.events.names import Names
 from tallymark.log.protocol import LogWriter
 from tallymark.role import Role, file_stem
+from tallymark.role.heartbeat import Heartbeat, Heartbeats
 from tallymark.settings import Settings, SettingsError
 
 STREAM = "events"
@@ -60,9 +60,7 @@ def check_host(host: str) -> None:
 async def _run(settings: Settings, role: Role) -> None:
     from tallymark.log.partitioners import partitioner
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    role.on_stop(lambda: loop.call_soon_threadsafe(stop.set))
+    stop = role.stop_event()
     settings.collector.port = settings.collector.port or http.free_port(settings.collector.host)
     if role.stopping.is_set():
         return
@@ -77,7 +75,8 @@ async def _run(settings: Settings, role: Role) -> None:
         def ready(address: str) -> None:
             role.announce(address)
             if settings.store.kind != "sqlite":
-                stack.enter_context(Beating(role, lambda: _open_beats(settings), address=address))
+                heartbeat = Heartbeat(role.heartbeat_name, lambda: _open_heartbeats(settings))
+                stack.enter_context(heartbeat.in_background({"address": address}))
 
         assign = partitioner(settings.log.partition_by, events.partitions)
         await serve(settings, events, letters, assign, stop=stop, ready=ready, applied=_applied(settings, events))
@@ -94,7 +93,7 @@ def _open_logs(settings: Settings) -> tuple[LogWriter, LogWriter]:
         raise
 
 
-def _open_beats(settings: Settings) -> Beats:
+def _open_heartbeats(settings: Settings) -> Heartbeats:
     """Without Polars, which a collector does not have."""
     from tallymark.store.address import CassandraAddress, address
     from tallymark.store.cassandra.beats import open_beats

@@ -5,9 +5,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from tallymark import telemetry
+from tallymark.role.lease_holder import LeaseHolder
 from tallymark.store.protocol import LeaseLost
 
 logger = logging.getLogger(__name__)
@@ -33,21 +33,12 @@ class Duty:
     """after failures"""
 
 
-class Turned(Protocol):
-    """Whether it is this keeper's turn to work."""
-
-    @property
-    def ours(self) -> bool: ...
-
-    def lose(self) -> None: ...
-
-
 class Rota:
     """Runs each duty when its time has come, until it is told to stop."""
 
-    def __init__(self, *, turn: Turned | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, lease: LeaseHolder | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._turn = turn
+        self._lease = lease
         self._duties: list[Duty] = []
         self._due: dict[str, float] = {}
         self._failures: dict[str, int] = {}
@@ -80,7 +71,7 @@ class Rota:
                 self._due[duty.name] = self._clock() + wait_s
 
     def _may(self, duty: Duty) -> bool:
-        return duty.always or self._turn is None or self._turn.ours
+        return duty.always or self._lease is None or self._lease.is_ours
 
     def _run(self, duty: Duty) -> float:
         """How long until it is due again."""
@@ -89,8 +80,8 @@ class Rota:
             with telemetry.KEEPER_DUTY_SECONDS.labels(duty.name).time():
                 more = duty.work()
         except LeaseLost:
-            assert self._turn is not None
-            self._turn.lose()
+            assert self._lease is not None
+            self._lease.lose()
             return duty.every_s
         except Exception as error:
             failures = self._failures[duty.name] = self._failures[duty.name] + 1

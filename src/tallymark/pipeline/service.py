@@ -2,19 +2,22 @@
 
 import logging
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from tallymark.role import Role, file_stem
+from tallymark.role.heartbeat import Heartbeat
+from tallymark.role.loop import retry, wait_for
+from tallymark.role.outage import Outage
 from tallymark.settings import Settings
 
 if TYPE_CHECKING:
-    from tallymark.store.protocol import Lease, Store
+    from tallymark.role.lease_holder import LeaseHolder
+    from tallymark.store.protocol import Store
 
 logger = logging.getLogger("tallymark.pipeline")
 
 MENDING_S = 15.0
-STANDBY_S = 1.0
+POLL_S = 0.1
 
 
 def run(settings: Settings, *, skip_lost: bool = False) -> int:
@@ -63,87 +66,80 @@ def _wait_for_log(settings: Settings, role: Role) -> None:
         return
     layout = settings.log_folder / "events" / "layout.json"
     collector = settings.run_folder / f"{file_stem('collector', settings.instance)}.json"
-    while not layout.exists() and not role.stopping.wait(0.1):
-        pass
-    patience = time.monotonic() + MENDING_S
-    while not collector.exists() and time.monotonic() < patience and not role.stopping.wait(0.1):
-        pass
+    wait_for(layout.exists, wait=role.stopping.wait, every_s=POLL_S)
+    wait_for(collector.exists, wait=role.stopping.wait, every_s=POLL_S, within_s=MENDING_S)
 
 
 def _wait_until_readable(settings: Settings, role: Role) -> None:
     from tallymark import log
     from tallymark.log.protocol import LogLost, LogUnreachable
 
-    said = ""
-    while not role.stopping.is_set():
-        try:
-            log.open_reader(settings, "events").close()
-            return
-        except (LogLost, LogUnreachable) as error:
-            if str(error) != said:
-                said = str(error)
-                logger.warning("waiting for the log: %s", error)
-        role.stopping.wait(1.0)
+    retry(
+        lambda: log.open_reader(settings, "events").close(),
+        on=(LogLost, LogUnreachable),
+        wait=role.stopping.wait,
+        outage=Outage(logger, "waiting for the log"),
+    )
+
+
+def _open_store(settings: Settings, role: Role) -> "Store | None":
+    """The store, once it answers; None if the role is stopped first."""
+    from tallymark.store import open_store
+    from tallymark.store.protocol import StoreUnreachable
+
+    return retry(
+        lambda: open_store(settings),
+        on=StoreUnreachable,
+        wait=role.stopping.wait,
+        outage=Outage(logger, "waiting for the store"),
+    )
 
 
 def _lead(settings: Settings, role: Role, store: "Store", *, skip_lost: bool) -> None:
     """Wait for the right to count, then count until it is lost or the role is stopped."""
-    from tallymark.pipeline.leading import Leading, holder
+    from tallymark.role.lease_holder import LeaseHolder
 
-    lease = store.lease("pipeline", holder(), lease_s=settings.pipeline.lease_s)
-    if _stand_by(lease, store, role):
-        halt = threading.Event()
+    heartbeat = Heartbeat(role.heartbeat_name, lambda: store)
+    halt = threading.Event()
+    lease = LeaseHolder(
+        store,
+        "pipeline",
+        name=role.heartbeat_name,
+        lease_s=settings.pipeline.lease_s,
+        on_lost=halt.set,
+        regains=False,
+    )
+    if _stand_by(lease, heartbeat, role):
         role.on_stop(halt.set)
-        with Leading(lease, lease_s=settings.pipeline.lease_s, on_lost=halt.set):
+        with lease.kept():
             _count(settings, role, store, halt, skip_lost=skip_lost)
     if role.stopping.is_set():
-        _say_goodbye(store, role)
+        heartbeat.say_goodbye()
 
 
-def _say_goodbye(store: "Store", role: Role) -> None:
-    from tallymark.store.protocol import StoreError
-
-    try:
-        store.beat(role.beat_name, {"stopped": True}, now_ms=int(time.time() * 1000))
-    except StoreError as error:
-        logger.warning("cannot say that the pipeline has stopped: %s", error)
-
-
-def _open_store(settings: Settings, role: Role) -> "Store | None":
-    """The store, once it answers; None if the role is stopped before."""
-    from tallymark.store import open_store
+def _stand_by(lease: "LeaseHolder", heartbeat: Heartbeat, role: Role) -> bool:
+    """True once this driver is the one that counts; False if the role is stopped first."""
+    from tallymark.role.lease_holder import STANDBY_S
     from tallymark.store.protocol import StoreUnreachable
 
-    said = ""
-    while not role.stopping.is_set():
-        try:
-            return open_store(settings)
-        except StoreUnreachable as error:
-            if str(error) != said:
-                said = str(error)
-                logger.warning("waiting for the store: %s", error)
-        role.stopping.wait(1.0)
-    return None
+    outage = Outage(logger, "standing by")
+    announced = False
 
-
-def _stand_by(lease: "Lease", store: "Store", role: Role) -> bool:
-    """True once this driver is the one that counts; False if the role is stopped before."""
-    from tallymark.store.protocol import StoreUnreachable
-
-    said = False
-    while not role.stopping.is_set():
+    def is_ours() -> bool:
+        nonlocal announced
         try:
             if lease.take():
                 return True
-            if not said:
-                said = True
-                logger.info("another driver counts; standing by")
+            if not announced:
+                announced = True
                 role.announce()
-            store.beat(role.beat_name, {"standby": True}, now_ms=int(time.time() * 1000))
+            heartbeat.beat({"standby": True})
+            outage.over()
         except StoreUnreachable as error:
-            logger.warning("standing by: %s", error)
-        role.stopping.wait(STANDBY_S)
-    return False
+            outage.failed(error)
+        return False
+
+    return wait_for(is_ours, wait=role.stopping.wait, every_s=STANDBY_S)
 
 
 def _brief(error: Exception) -> str:
@@ -159,7 +155,7 @@ def _count(settings: Settings, role: Role, store: "Store", halt: threading.Event
     session = start_session(settings)
     role.take_signals()  # Spark's own handler would cancel jobs and raise
     try:
-        job = Job(settings, session, store, halt, name=role.beat_name)
+        job = Job(settings, session, store, halt, name=role.heartbeat_name)
         job.prepare(skip_lost=skip_lost)
         job.run(ready=role.announce)
     finally:

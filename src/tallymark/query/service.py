@@ -6,7 +6,6 @@ import logging
 import time
 
 from tallymark import http
-from tallymark.beating import Beating
 from tallymark.query import api
 from tallymark.query.app import make_app
 from tallymark.query.cache import AnswerCache
@@ -14,6 +13,7 @@ from tallymark.query.live import Follower
 from tallymark.query.pulse import Pulse
 from tallymark.query.sources import Sources, stream
 from tallymark.role import Role
+from tallymark.role.heartbeat import Heartbeat
 from tallymark.settings import Settings
 from tallymark.store import open_store
 
@@ -45,9 +45,7 @@ def run(settings: Settings) -> int:
 
 async def _serve(settings: Settings, role: Role) -> None:
     host, port = settings.query.host, settings.query.port or http.free_port(settings.query.host)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    role.on_stop(lambda: loop.call_soon_threadsafe(stop.set))
+    stop = role.stop_event()
     if role.stopping.is_set():
         return
     store = open_store(settings)
@@ -66,7 +64,8 @@ async def _serve(settings: Settings, role: Role) -> None:
         role.publish_metrics()
         role.announce(f"{host}:{port}")
         if several:
-            goodbyes.enter_context(Beating(role, lambda: store, address=f"{host}:{port}"))
+            heartbeat = Heartbeat(role.heartbeat_name, lambda: store)
+            goodbyes.enter_context(heartbeat.in_background({"address": f"{host}:{port}"}))
         logger.info("answering on http://%s:%d", host, port)
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({stopped, serving}, return_when=asyncio.FIRST_COMPLETED)

@@ -5,7 +5,10 @@ import threading
 
 import pytest
 
+from leases import Leases
 from tallymark.keeper.duties import PAUSE_S, Duty, Rota
+from tallymark.role.lease_holder import LeaseHolder
+from tallymark.store.protocol import LeaseLost
 
 
 class Clock:
@@ -96,3 +99,34 @@ def test_a_duty_that_takes_long_rests_in_proportion():
     rota.run_due()
     # Three parts of about a second: nine times as long until the next round.
     assert rota.next_due() - now[0] == pytest.approx(27.0, abs=0.5)
+
+
+def test_only_the_one_that_holds_the_lease_does_its_duties() -> None:
+    leases, now, done = Leases(), [0.0], []
+    leases.holder = "another"
+    lease = LeaseHolder(leases, "keeper", name="this", lease_s=3)
+    rota = Rota(lease=lease, clock=lambda: now[0])
+    rota.add(Duty("lease", 1.0, lambda: lease.take() and None, always=True))
+    rota.add(Duty("beat", 1.0, lambda: done.append("beat"), always=True))
+    rota.add(Duty("fold", 1.0, lambda: done.append("fold")))
+    rota.run_due()
+    assert done == ["beat"]
+    leases.holder = ""
+    now[0] += 1
+    rota.run_due()
+    assert done == ["beat", "beat", "fold"]
+
+
+def test_a_write_that_is_fenced_loses_the_lease_and_is_no_failure() -> None:
+    leases, now = Leases(), [0.0]
+    lease = LeaseHolder(leases, "keeper", name="this", lease_s=3)
+    lease.take()
+    rota = Rota(lease=lease, clock=lambda: now[0])
+
+    def fold() -> bool:
+        raise LeaseLost("another keeper")
+
+    rota.add(Duty("fold", 1.0, fold))
+    rota.run_due()
+    assert not lease.is_ours
+    assert rota.failing() == []

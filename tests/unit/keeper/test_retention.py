@@ -78,7 +78,7 @@ def test_a_position_beyond_the_log_stops_retention() -> None:
 
 def test_the_dead_letters_are_held_to_their_room_every_few_seconds() -> None:
     nothing = cast(Any, None)
-    rota = make_rota(Settings(), nothing, events=nothing, dead=nothing)
+    rota = make_rota(Settings(), nothing, events=nothing, dead=nothing, lease=nothing, heartbeat=nothing)
     # In a minute a flood of refused events could have filled the disk.
     assert {duty.name: duty.every_s for duty in rota._duties}["drop old letters"] <= 5
 

@@ -31,7 +31,7 @@ def begin(said: list[str], monkeypatch, failure: Exception | None = None) -> Non
 
     monkeypatch.setattr(job, "Job", Job)
     monkeypatch.setattr(session, "start_session", lambda _: SimpleNamespace(stop=lambda: said.append("Spark stops")))
-    role = SimpleNamespace(take_signals=lambda: None, beat_name="pipeline", announce=lambda: said.append("ready"))
+    role = SimpleNamespace(take_signals=lambda: None, heartbeat_name="pipeline", announce=lambda: said.append("ready"))
     service._count(None, role, None, threading.Event(), skip_lost=False)
 
 

@@ -4,17 +4,23 @@ import fcntl
 import json
 import logging
 import os
-import re
 import signal
 import socket
 import sys
 import threading
 import time
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tallymark.settings import Settings, SettingsError
+from tallymark.role.loop import Background, Wait, repeat
+from tallymark.role.outage import Outage
+from tallymark.role.run_folder import announced_pid, file_stem, write_atomically
+from tallymark.settings import Settings
+
+if TYPE_CHECKING:
+    import asyncio
 
 METRICS_INTERVAL_S = 2.0
 
@@ -25,35 +31,12 @@ class RoleBusy(Exception):
     """Another process plays this role on this data folder."""
 
 
-_INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-def file_stem(role: str, instance: str) -> str:
-    """How the files of a role are called: `collector`, or `collector-a` where several share a data folder."""
-    if not instance:
-        return role
-    if not _INSTANCE.fullmatch(instance):
-        raise SettingsError(
-            f"instance = {instance!r} becomes part of file names: use up to 64 letters, digits, dots, dashes and _,"
-            " beginning with a letter or digit"
-        )
-    return f"{role}-{instance}"
-
-
-def beat_name(settings: Settings, role: str, address: str | None = None) -> str:
-    """By which name a role beats in the store: where roles run on several machines, with its own or its machine's."""
+def heartbeat_name(settings: Settings, role: str, address: str | None = None) -> str:
+    """The name of a role's heartbeat; where roles run on several machines, it names the instance or the machine too."""
     if settings.store.kind == "sqlite":
         return role
     port = f":{address.rpartition(':')[2]}" if address else ""
     return f"{role}/{settings.instance or socket.gethostname() + port}"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` so that a reader sees the old or the new content, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(content)
-    draft.replace(path)
 
 
 class Role:
@@ -65,12 +48,13 @@ class Role:
 
     def __init__(self, settings: Settings, name: str) -> None:
         self.name = name
-        self.beat_name = beat_name(settings, name)
+        self.heartbeat_name = heartbeat_name(settings, name)
         self.stopping = threading.Event()
-        self._callbacks: list[Any] = []
+        self._stop_lock = threading.Lock()
+        self._callbacks: list[Callable[[], object]] = []
         self._settings = settings
         self._lock = -1
-        self._publishing: threading.Thread | None = None
+        self._background = ExitStack()
         self._place = settings.run_folder / f"{file_stem(name, settings.instance)}.json"
         self._metrics = self._place.with_suffix(".prom")
 
@@ -90,8 +74,7 @@ class Role:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stopping.set()
-        if self._publishing is not None:
-            self._publishing.join(METRICS_INTERVAL_S)
+        self._background.close()
         self._remove_files()
         os.close(self._lock)
 
@@ -102,7 +85,7 @@ class Role:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            who = f" (pid {pid})" if (pid := _announced_pid(self._place)) else ""
+            who = f" (pid {pid})" if (pid := announced_pid(self._place)) else ""
             raise RoleBusy(
                 f"{self.name} already runs on {self._settings.folder}{who}; stop it, choose another folder with --data,"
                 " or give this one a name of its own with --set instance=…"
@@ -118,56 +101,64 @@ class Role:
             # In a thread: the handler may have interrupted the very lock that setting the event needs.
             signal.signal(number, lambda *_: threading.Thread(target=self.stop, daemon=True).start())
 
-    def on_stop(self, callback: Any) -> None:
-        """Call this, from any thread, when the role is asked to stop."""
-        self._callbacks.append(callback)
+    def on_stop(self, callback: Callable[[], object]) -> None:
+        """Call this, from any thread, when the role is asked to stop; at once if it has been."""
+        with self._stop_lock:
+            if not self.stopping.is_set():
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def stop_event(self) -> "asyncio.Event":
+        """An event of the running loop that is set when the role is asked to stop."""
+        import asyncio
+
+        event, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def set_in_loop() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(event.set)
+
+        self.on_stop(set_in_loop)
+        return event
 
     def stop(self) -> None:
-        if not self.stopping.is_set():
+        with self._stop_lock:
+            callbacks, self._callbacks = self._callbacks, []
             self.stopping.set()
-            for callback in self._callbacks:
-                callback()
+        for callback in callbacks:
+            callback()
 
     def announce(self, address: str | None = None) -> None:
         """This role can do its work now."""
-        self.beat_name = beat_name(self._settings, self.name, address)
+        self.heartbeat_name = heartbeat_name(self._settings, self.name, address)
         facts = {
             "pid": os.getpid(),
             "address": address,
             "ready_ms": int(time.time() * 1000),
-            "beat": self.beat_name,
+            "beat": self.heartbeat_name,
         }
         write_atomically(self._place, json.dumps(facts).encode())
 
     def publish_metrics(self) -> None:
         """Keep this process' metrics in the run folder, where the public port finds them."""
-        self._publishing = threading.Thread(target=self._publish, name="metrics", daemon=True)
-        self._publishing.start()
+        # A full disk may have room again.
+        outage = Outage(logger, f"{self._metrics} is no longer written", expected=OSError)
 
-    def _publish(self) -> None:
-        from tallymark import telemetry
+        def publish(wait: Wait) -> None:
+            from tallymark import telemetry  # here, since the role need not wait for it
 
-        failing = False
-        while True:
-            try:
-                write_atomically(self._metrics, telemetry.exposition())
-                failing = False
-            except OSError as error:  # a full disk: it may have room again
-                if not failing:
-                    logger.warning("%s is not written any more: %s", self._metrics, error)
-                failing = True
-            if self.stopping.wait(METRICS_INTERVAL_S):
-                return
+            repeat(
+                lambda: write_atomically(self._metrics, telemetry.exposition()),
+                every_s=lambda: METRICS_INTERVAL_S,
+                wait=wait,
+                outage=outage,
+            )
+
+        self._background.enter_context(Background(publish, name="metrics", join_s=METRICS_INTERVAL_S))
 
     def _watch_parent(self) -> None:
         # Not through sys.stdin: a thread inside its lock makes the interpreter abort (SIGABRT) at a clean exit.
         while os.read(0, 4096):
             pass
         self.stop()
-
-
-def _announced_pid(place: Path) -> int | None:
-    try:
-        return int(json.loads(place.read_bytes())["pid"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

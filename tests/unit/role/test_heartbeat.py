@@ -1,0 +1,106 @@
+"""A role tells the store that it is alive, whatever happens to the store, and says goodbye."""
+
+import logging
+
+from tallymark.role.heartbeat import Heartbeat
+from tallymark.testing import until
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.said: list[tuple[str, dict]] = []
+        self.at_ms: list[int] = []
+        self.away = False
+
+    def beat(self, role, facts, *, now_ms):
+        if self.away:
+            raise OSError("the store is away")
+        self.said.append((role, dict(facts)))
+        self.at_ms.append(now_ms)
+
+
+def collector(open_heartbeats) -> Heartbeat:
+    return Heartbeat("collector", open_heartbeats, every_s=0.01)
+
+
+def test_it_beats_and_says_goodbye():
+    heard = Heard()
+    with collector(lambda: heard).in_background({"address": "127.0.0.1:1"}):
+        until(lambda: len(heard.said) > 2, "it beats")
+    assert heard.said[0] == ("collector", {"address": "127.0.0.1:1"})
+    until(lambda: heard.said[-1] == ("collector", {"stopped": True}), "it says goodbye")
+
+
+def test_a_store_that_is_away_is_told_once_and_found_again(caplog):
+    heard = Heard()
+    heard.away = True
+    opened = []
+
+    def open_heartbeats():
+        opened.append(1)
+        if len(opened) < 3:
+            raise OSError("the store is away")
+        return heard
+
+    with caplog.at_level(logging.WARNING), collector(open_heartbeats).in_background({"address": "127.0.0.1:1"}):
+        until(lambda: len(opened) >= 3, "it opens the store again")
+        heard.away = False
+        until(lambda: heard.said, "it beats again")
+    assert caplog.text.count("the store is away") == 1
+
+
+def test_one_whose_store_is_away_does_not_say_goodbye():
+    heard = Heard()
+    waits = []
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        heard.away = len(waits) > 1
+        return len(waits) == 3
+
+    Heartbeat("query", lambda: heard).run({}, wait=wait)
+    heard.away = False
+    assert waits == [2.0, 2.0, 2.0]
+    assert heard.said == [("query", {}), ("query", {})]
+
+
+def test_a_goodbye_that_fails_is_logged(caplog):
+    heard = Heard()
+    heard.away = True
+    Heartbeat("pipeline", lambda: heard).say_goodbye()
+    assert "cannot tell the store that this role has stopped: the store is away" in caplog.text
+
+
+def test_a_loop_that_turns_quickly_beats_every_two_seconds_and_asks_for_facts_only_then():
+    heard, now, asked = Heard(), [100.0], []
+    heartbeat = Heartbeat("pipeline", lambda: heard, clock=lambda: now[0])
+    for _ in range(21):
+        heartbeat.beat_if_due(lambda: asked.append(now[0]) or {"next": 1})
+        now[0] += 0.2
+    assert heard.at_ms == [100_000, 102_000, 104_000]
+    assert len(asked) == 3
+
+
+def test_a_clock_that_is_set_back_does_not_silence_it():
+    heard, now = Heard(), [5_000.0]
+    heartbeat = Heartbeat("pipeline", lambda: heard, clock=lambda: now[0])
+    heartbeat.beat_if_due(dict)
+    now[0] = 100.0
+    heartbeat.beat_if_due(dict)
+    assert heard.at_ms == [5_000_000, 100_000]
+
+
+def test_facts_that_cannot_be_had_are_logged_once_and_asked_for_again(caplog):
+    heard, now, troubles = Heard(), [100.0], [OSError("no log"), OSError("no log")]
+
+    def facts():
+        if troubles:
+            raise troubles.pop()
+        return {"next": 7}
+
+    heartbeat = Heartbeat("pipeline", lambda: heard, clock=lambda: now[0])
+    for _ in range(3):
+        heartbeat.beat_if_due(facts)
+        now[0] += 2.0
+    assert heard.said == [("pipeline", {"next": 7})]
+    assert caplog.text.count("no log") == 1
