@@ -1,8 +1,11 @@
-"""The sign of life that the measuring process leaves every second, and the one who looks at it."""
+"""The heartbeat file that the measuring process writes every second, and who watches it."""
 
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
+
+from tallymark.role.outage import Outage
 
 logger = logging.getLogger(__name__)
 
@@ -11,12 +14,12 @@ _FROZEN_LOOKS = 3
 
 
 class Heartbeat:
-    """A file with the last second that was measured, so that the next life knows which ids are used."""
+    """A file with the last second that was measured, so that the next process knows which ids are used."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._draft = path.with_name(f"{path.name}.new")
-        self._failing = False
+        self._outage = Outage(logger, f"cannot write the heartbeat {path}")
         self.last = self._read()
         self.beat(self.last)
 
@@ -27,22 +30,18 @@ class Heartbeat:
             return 0
 
     def beat(self, second: int) -> None:
-        """Before the second is handed over: killed in between, the next life just takes a longer id than it needs."""
+        """Call it before the second is sent: killed in between, the next process only takes a longer id than needed."""
         self.last = max(self.last, second)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # Replaced as a whole: killed in the middle of a write, the next life would read nothing and repeat ids.
+            # Replaced as a whole: killed in the middle of a write, the next process would read nothing and repeat ids.
             self._draft.write_text(str(self.last), encoding="ascii")
             self._draft.replace(self._path)
-            self._failing = False
-        except OSError as error:  # a full disk must not look like a dead agent
-            if not self._failing:
-                logger.warning("cannot write the heartbeat %s: %s", self._path, error)
-            self._failing = True
-            try:
+            self._outage.over()
+        except OSError as error:
+            self._outage.failed(error)
+            with suppress(OSError):  # a full disk must not look like a dead agent
                 os.utime(self._path)
-            except OSError:
-                return
 
 
 class Watch:

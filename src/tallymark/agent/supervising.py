@@ -2,10 +2,10 @@
 
 import dataclasses
 import json
+import logging
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,12 +14,16 @@ from pathlib import Path
 from tallymark.agent.heartbeat import LOOK_S, Watch
 from tallymark.agent.listening import bind
 from tallymark.client.transport import HttpTransport, NoAnswer, Request
+from tallymark.role.loop import Background, repeat
+from tallymark.role.outage import Outage
 from tallymark.settings import AgentSettings
 from tallymark.supervisor.child import ChildSpec
 from tallymark.supervisor.console import Console
 from tallymark.supervisor.lock import read_place
 from tallymark.supervisor.processes import is_same
 from tallymark.supervisor.supervisor import Plan, Supervisor
+
+logger = logging.getLogger(__name__)
 
 NAME = "agent"
 SILENT_S = 10.0
@@ -49,29 +53,25 @@ def supervise(settings: AgentSettings, folder: Path, console: Console, *, silent
         folder,
         say=lambda line: console.say(f"{NAME} {line}"),
     )
-    with watchman:
+    with watchman.in_background():
         return Supervisor(plan, folder, console).run()
 
 
 class Watchman:
-    """Looks at the heartbeat from a thread and kills a process that has fallen silent; the supervisor does the rest."""
+    """Kills a process whose heartbeat has stopped; the supervisor starts it again."""
 
     def __init__(self, watch: Watch, folder: Path, *, say: Callable[[str], None]) -> None:
         self._watch, self._folder, self._say = watch, folder, say
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watchman", daemon=True)
 
-    def __enter__(self) -> "Watchman":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._ended.wait(LOOK_S):
-            self.look(now_s=time.monotonic())
+    def in_background(self) -> Background:
+        """`with watchman.in_background():` looks at the heartbeat every second until the block is left."""
+        outage = Outage(logger, "cannot look at the agent's heartbeat", expected=OSError)
+        return Background(
+            lambda wait: repeat(
+                lambda: self.look(now_s=time.monotonic()), every_s=lambda: LOOK_S, wait=wait, outage=outage
+            ),
+            name="watchman",
+        )
 
     def look(self, *, now_s: float) -> None:
         children = read_place(self._folder).get("children", {})

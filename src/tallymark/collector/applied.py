@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from tallymark.http import encode_positions
+from tallymark.role.outage import Outage
 
 POLL_S = 0.02
 
@@ -22,7 +23,7 @@ class Follower:
         self._stop = stop
         self._waiting: dict[asyncio.Future[bool], Mapping[int, int]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._trouble = ""
+        self._outage = Outage(logger, "?wait=applied cannot read the store's positions")
         self._answered: dict[int, int] = {}
         self._told = ""
 
@@ -67,13 +68,7 @@ class Follower:
         self._task = None
 
     async def _positions(self) -> Mapping[int, int]:
-        """None known while the store is away: the time-out bounds the wait, and the trouble is told once."""
-        try:
-            positions = await asyncio.to_thread(self._read)
-            self._trouble = ""
-            return positions
-        except Exception as error:
-            if self._trouble != str(error):
-                self._trouble = str(error)
-                logger.warning("?wait=applied cannot read the store's positions: %s", error)
-            return {}
+        """None while the store does not answer: the time-out bounds the wait."""
+        with self._outage.tolerated():
+            return await asyncio.to_thread(self._read)
+        return {}

@@ -1,4 +1,4 @@
-"""Waiting for the log: until its servers answer, the port is open and every request is told to come again."""
+"""Waiting for the log: until its servers answer, the port is open and every request is told to try again."""
 
 import asyncio
 import logging
@@ -10,6 +10,7 @@ import msgspec
 from tallymark import http, problems
 from tallymark.http import JSON_HEADERS, Problem, Scope
 from tallymark.log.protocol import LogUnreachable
+from tallymark.role.outage import Outage
 from tallymark.settings import CollectorSettings
 
 RETRY_S = 1.0
@@ -22,21 +23,22 @@ _Opened = TypeVar("_Opened")
 async def opened(
     open_log: Callable[[], _Opened], settings: CollectorSettings, *, stop: asyncio.Event
 ) -> _Opened | None:
-    """The log, as soon as it can be had; None if it was told to stop first. Other errors are raised."""
+    """The log, as soon as it answers; None if the collector is stopped first. Other errors are raised."""
+    outage = Outage(logger, "waiting for the log; until it answers, events get a 503", recovered="the log answers")
     try:
         return await asyncio.to_thread(open_log)
     except LogUnreachable as error:
-        logger.warning("waiting for the log, events are answered 503 until it is there: %s", error)
-        found = await _keep_trying(open_log, settings, stop, str(error))
-    if found is not None:
-        logger.info("the log is there")
-    return found
+        outage.failed(error)
+        return await _keep_trying(open_log, settings, stop, WaitingRoom(str(error)), outage)
 
 
 async def _keep_trying(
-    open_log: Callable[[], _Opened], settings: CollectorSettings, stop: asyncio.Event, trouble: str
+    open_log: Callable[[], _Opened],
+    settings: CollectorSettings,
+    stop: asyncio.Event,
+    room: "WaitingRoom",
+    outage: Outage,
 ) -> _Opened | None:
-    room = WaitingRoom(trouble)
     closed = asyncio.Event()
     serving = asyncio.create_task(http.serve(room.app, host=settings.host, port=settings.port, stop=closed))
     stopped = asyncio.create_task(stop.wait())
@@ -46,11 +48,13 @@ async def _keep_trying(
             if stop.is_set():
                 break
             try:
-                return await asyncio.to_thread(open_log)
+                found = await asyncio.to_thread(open_log)
             except LogUnreachable as error:
-                if room.trouble != str(error):
-                    logger.warning("still waiting for the log: %s", error)
+                outage.failed(error)
                 room.trouble = str(error)
+            else:
+                outage.over()
+                return found
         return None
     finally:
         stopped.cancel()
