@@ -19,6 +19,9 @@ HEAVY = ("pyspark", "pyarrow", "polars", "numpy", "granian", "yaml")
         ("tallymark.keeper.service", ("pyspark", "granian")),
         ("tallymark.store", ("pyspark",)),
         ("tallymark.log", ("pyspark", "polars")),
+        # A collector opens its heartbeats, and has no Polars.
+        ("tallymark.store.cassandra.heartbeats", ("pyspark", "polars")),
+        ("tallymark.role", HEAVY),
         # Spark imports the source in four processes that never count.
         ("tallymark.pipeline.source", ("polars", "granian", "yaml")),
     ],

@@ -7,6 +7,7 @@ import resource
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import cache
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -26,8 +27,11 @@ from tallymark.events.clocks import Clocks
 from tallymark.events.names import Names
 from tallymark.log.protocol import LogWriter
 from tallymark.role import Role, file_stem
-from tallymark.role.heartbeat import Heartbeat, Heartbeats
+from tallymark.role.heartbeat import Heartbeat
 from tallymark.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from tallymark.store.protocol import Heartbeats
 
 STREAM = "events"
 ROLES = ("collector", "pipeline", "keeper", "query")
@@ -93,14 +97,11 @@ def _open_logs(settings: Settings) -> tuple[LogWriter, LogWriter]:
         raise
 
 
-def _open_heartbeats(settings: Settings) -> Heartbeats:
-    """Without Polars, which a collector does not have."""
-    from tallymark.store.address import CassandraAddress, address
-    from tallymark.store.cassandra.beats import open_beats
+def _open_heartbeats(settings: Settings) -> "Heartbeats":
+    """That part of the store alone: the rest needs Polars, which a collector does not have."""
+    from tallymark.store import address
 
-    place = address(settings)
-    assert isinstance(place, CassandraAddress), "on one machine the run folder says who is alive"
-    return open_beats(place)
+    return address(settings).open_heartbeats()
 
 
 async def serve(

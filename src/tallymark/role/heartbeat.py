@@ -3,20 +3,17 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tallymark.role.loop import Background, Wait, repeat
 from tallymark.role.outage import Outage
 
+if TYPE_CHECKING:
+    from tallymark.store.protocol import Heartbeats
+
 INTERVAL_S = 2.0
 
 logger = logging.getLogger(__name__)
-
-
-class Heartbeats(Protocol):
-    """The part of a store that takes heartbeats."""
-
-    def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None: ...
 
 
 class Heartbeat:
@@ -28,7 +25,7 @@ class Heartbeat:
     def __init__(
         self,
         name: str,
-        open_heartbeats: Callable[[], Heartbeats],
+        open_heartbeats: "Callable[[], Heartbeats]",
         *,
         every_s: float = INTERVAL_S,
         clock: Callable[[], float] = time.time,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallymark.settings import Settings, StoreSettings
-from tallymark.store.protocol import Beats, Deposits, Registry, Sink, Store
+from tallymark.store.protocol import Deposits, Heartbeats, Registry, Sink, Store
 
 if TYPE_CHECKING:
     from tallymark.store.sqlite.connection import Connections
@@ -35,11 +35,11 @@ class SqliteAddress:
 
         return SqliteRegistry(self._connections())
 
-    def open_beats(self) -> Beats:
+    def open_heartbeats(self) -> Heartbeats:
         """Only what says that a role is alive, without Polars."""
-        from tallymark.store.sqlite.beats import SqliteBeats
+        from tallymark.store.sqlite.heartbeats import SqliteHeartbeats
 
-        return SqliteBeats(self._connections())
+        return SqliteHeartbeats(self._connections())
 
     def open_deposits(self) -> Deposits:
         """The results of tasks go through the driver."""
@@ -84,10 +84,10 @@ class CassandraAddress:
 
         return open_registry(self)
 
-    def open_beats(self) -> Beats:
-        from tallymark.store.cassandra.beats import open_beats
+    def open_heartbeats(self) -> Heartbeats:
+        from tallymark.store.cassandra.heartbeats import open_heartbeats
 
-        return open_beats(self)
+        return open_heartbeats(self)
 
     def open_deposits(self) -> Deposits:
         """Tasks write their deltas themselves: the driver would be the narrow place of a cluster."""

@@ -121,7 +121,7 @@ class Lease(Protocol):
         ...
 
 
-class Beats(Protocol):
+class Heartbeats(Protocol):
     """Who is alive."""
 
     def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
@@ -236,7 +236,7 @@ class Upkeep(Protocol):
         ...
 
 
-class Store(Registry, Sink, Upkeep, Beats, Protocol):
+class Store(Registry, Sink, Upkeep, Heartbeats, Protocol):
     """Everything. A process opens one and may use it from several threads."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]: ...

@@ -302,7 +302,7 @@ def test_what_goes_wrong_is_said_in_the_stores_words(
 
 def test_hosts_whose_names_nobody_knows_are_named() -> None:
     address = cassandras.address(9042, hosts=("no-such-host.invalid",), timeout_s=2.0)
-    for opening in (address.open_store, address.open_sink, address.open_deposits, address.open_beats):
+    for opening in (address.open_store, address.open_sink, address.open_deposits, address.open_heartbeats):
         with pytest.raises(StoreUnreachable, match=r"names of store\.hosts .*no-such-host\.invalid:9042"):
             opening()
 

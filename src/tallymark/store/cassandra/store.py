@@ -10,10 +10,10 @@ import polars as pl
 from tallymark.meters.model import Meter
 from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import connection, fold, making
-from tallymark.store.cassandra.beats import CassandraBeats
 from tallymark.store.cassandra.book import EVENTS, POINTS, Book
 from tallymark.store.cassandra.dead import DeadLetters
 from tallymark.store.cassandra.fold import Folder
+from tallymark.store.cassandra.heartbeats import CassandraHeartbeats
 from tallymark.store.cassandra.lease import CassandraLease
 from tallymark.store.cassandra.progress import progress
 from tallymark.store.cassandra.reading import CassandraSnapshot, Reader
@@ -58,7 +58,7 @@ class CassandraStore:
         self._folder = Folder(self._reader, pause_s=pause_s, clock=clock)
         self._roller = Roller(self._reader, self._folder)
         self._dead = DeadLetters(self._link, store)
-        self._beats = CassandraBeats(self._link, store)
+        self._heartbeats = CassandraHeartbeats(self._link, store)
 
     def close(self) -> None:
         self._link.close()
@@ -148,10 +148,10 @@ class CassandraStore:
         return self._dead.last_ms()
 
     def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
-        self._beats.beat(role, facts, now_ms=now_ms)
+        self._heartbeats.beat(role, facts, now_ms=now_ms)
 
     def beats(self) -> dict[str, tuple[int, dict[str, Any]]]:
-        return self._beats.beats()
+        return self._heartbeats.beats()
 
     # Upkeep
 

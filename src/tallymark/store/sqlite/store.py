@@ -23,8 +23,8 @@ from tallymark.store.model import (
 )
 from tallymark.store.sqlite import connection as connections
 from tallymark.store.sqlite import journal, letters, positions, roll, schema, upkeep
-from tallymark.store.sqlite.beats import SqliteBeats
 from tallymark.store.sqlite.fold import Folder
+from tallymark.store.sqlite.heartbeats import SqliteHeartbeats
 from tallymark.store.sqlite.labels import LabelTables
 from tallymark.store.sqlite.marks import read_mark, read_marks
 from tallymark.store.sqlite.reading import SqliteSnapshot
@@ -51,7 +51,7 @@ class SqliteStore:
         self._connections = schema.open_connections(path, connect)
         self._registry = SqliteRegistry(self._connections)
         self._sink = SqliteSink(self._connections)
-        self._beats = SqliteBeats(self._connections)
+        self._heartbeats = SqliteHeartbeats(self._connections)
         self._folder = Folder()
         self._tail = Tail()
         self._labels = LabelTables()
@@ -136,10 +136,10 @@ class SqliteStore:
         return letters.last_letters_ms(self._connection)
 
     def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
-        self._beats.beat(role, facts, now_ms=now_ms)
+        self._heartbeats.beat(role, facts, now_ms=now_ms)
 
     def beats(self) -> dict[str, tuple[int, dict[str, Any]]]:
-        return self._beats.beats()
+        return self._heartbeats.beats()
 
     # Upkeep
 

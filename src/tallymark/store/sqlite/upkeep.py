@@ -9,7 +9,7 @@ from tallymark.store.sqlite.letters import drop_oldest_letters
 from tallymark.store.sqlite.marks import read_mark
 
 KEEP_LAGS_MS = 3_600_000
-KEEP_BEATS_MS = 86_400_000
+KEEP_HEARTBEATS_MS = 86_400_000
 
 
 def prune(connection: sqlite3.Connection, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned:
@@ -30,7 +30,7 @@ def prune(connection: sqlite3.Connection, *, now_ms: int, journal_keep_ms: int, 
             break
     with writing(connection):
         connection.execute("DELETE FROM lags WHERE at_ms < ?", (now_ms - KEEP_LAGS_MS,))
-        connection.execute("DELETE FROM beats WHERE at_ms < ?", (now_ms - KEEP_BEATS_MS,))
+        connection.execute("DELETE FROM beats WHERE at_ms < ?", (now_ms - KEEP_HEARTBEATS_MS,))
     return Pruned(entries, letters)
 
 

@@ -1,4 +1,4 @@
-"""Beats: which roles are alive."""
+"""Heartbeats: which roles are alive."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _WRITE = f"INSERT INTO beats (store, role, at_ms, facts) VALUES (?, ?, ?, ?) USI
 _READ = "SELECT role, at_ms, facts FROM beats WHERE store = ?"
 
 
-class CassandraBeats:
+class CassandraHeartbeats:
     def __init__(self, link: Link, store: str) -> None:
         self._link = link
         self._store = store
@@ -31,5 +31,5 @@ class CassandraBeats:
         self._link.close()
 
 
-def open_beats(address: CassandraAddress) -> CassandraBeats:
-    return CassandraBeats(Link(address, connect), address.name)
+def open_heartbeats(address: CassandraAddress) -> CassandraHeartbeats:
+    return CassandraHeartbeats(Link(address, connect), address.name)

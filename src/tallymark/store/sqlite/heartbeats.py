@@ -1,4 +1,4 @@
-"""Beats: which roles are alive."""
+"""Heartbeats: which roles are alive."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import msgspec
 from tallymark.store.sqlite.connection import Connections
 
 
-class SqliteBeats:
+class SqliteHeartbeats:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
