@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from tallymark.client.client import Client
 from tallymark.client.encoding import Scalar, Time, encode_count, encode_event
-from tallymark.client.sending import Sending
+from tallymark.client.sender_threads import SenderThreads
 from tallymark.client.stats import Stats
 
 LOOK_S = 0.005
@@ -66,24 +66,24 @@ class AsyncClient:
         await self.close()
 
     async def _put(self, event: bytes) -> None:
-        sending = self._client._sending
-        if sending.put_if_room(event):
+        threads = self._client._sender_threads
+        if threads.put_if_room(event):
             return
         options = self._client._options
         if options.when_full == "spill":
-            await asyncio.get_running_loop().run_in_executor(self._writer(), sending.put_when_full, event)
+            await asyncio.get_running_loop().run_in_executor(self._writer(), threads.put_when_full, event)
             return
-        if options.when_full == "block" and await self._waited(sending, event, options.block_s):
+        if options.when_full == "block" and await self._waited(threads, event, options.block_s):
             return
-        sending.drop(event)
+        threads.drop(event)
 
-    async def _waited(self, sending: Sending, event: bytes, seconds: float) -> bool:
+    async def _waited(self, threads: SenderThreads, event: bytes, seconds: float) -> bool:
         """Whether there was room in time. Asking again is cheaper than a thread for each that waits."""
         now = asyncio.get_running_loop().time
         end = now() + seconds
-        while not sending.closing and (left := end - now()) > 0:
+        while not threads.closing and (left := end - now()) > 0:
             await asyncio.sleep(min(LOOK_S, left))
-            if sending.put_if_room(event):
+            if threads.put_if_room(event):
                 return True
         return False
 

@@ -7,19 +7,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tallymark.client import worker_end
+from tallymark.client import multiprocessing_exit
 from tallymark.client.addresses import Balance
 from tallymark.client.backoff import chance
 from tallymark.client.clock import Clock, SystemClock
 from tallymark.client.compression import Compress, compressor
-from tallymark.client.courier import Courier
 from tallymark.client.encoding import Scalar, Time, encode_count, encode_event
 from tallymark.client.engine import Engine
 from tallymark.client.errors import Dropped, Refused
+from tallymark.client.http_sender import HttpSender
 from tallymark.client.ids import Ids, new_instance
 from tallymark.client.options import Options
 from tallymark.client.reports import Reports
-from tallymark.client.sending import Sending
+from tallymark.client.sender_threads import SenderThreads
 from tallymark.client.spill import Spill
 from tallymark.client.stats import Stats
 from tallymark.client.transport import HttpTransport, Transport, checked_key
@@ -112,7 +112,7 @@ class Client:
         self._reports = Reports(self._clock, on_refused=on_refused, on_dropped=on_dropped)
         self._begin(adopt=True)
         _clients.add(self)
-        worker_end.run_at_end(_close_all)
+        multiprocessing_exit.run_at_end(_close_all)
 
     def count(self, name: str, /, **props: Scalar) -> str:
         """Count one `name` with these properties; gives the event's id."""
@@ -147,15 +147,15 @@ class Client:
 
         What is in files is not waited for.
         """
-        return self._sending.flush(timeout)
+        return self._sender_threads.flush(timeout)
 
     def close(self, timeout: float | None = 5.0) -> None:
         """Flush; what is left then goes to files ("spill") or is reported as dropped. Events after it are dropped."""
-        self._sending.close(timeout)
+        self._sender_threads.close(timeout)
         _clients.discard(self)
 
     def stats(self) -> Stats:
-        return self._sending.stats()
+        return self._sender_threads.stats()
 
     def __enter__(self) -> Self:
         return self
@@ -177,25 +177,25 @@ class Client:
             adopted=spill.adopted if spill is not None else (),
             chance=self._chance,
         )
-        self._sending = Sending(
+        self._sender_threads = SenderThreads(
             engine,
             options,
             self._clock,
             spill=spill,
             reports=self._reports,
-            courier=self._new_courier,
+            new_sender=self._new_sender,
             threads=options.in_flight if self._has_threads else 0,
         )
         ids = Ids(instance)
         self._next_id, self._prefix, self._next_number = ids.next, ids.prefix, ids.next_number
         # Bound once: looking them up takes a tenth of the whole call.
-        self._put_if_room, self._put_when_full = self._sending.put_if_room, self._sending.put_when_full
+        self._put_if_room, self._put_when_full = self._sender_threads.put_if_room, self._sender_threads.put_when_full
 
-    def _new_courier(self) -> Courier:
-        return Courier(self._connect, self._options.compress)
+    def _new_sender(self) -> HttpSender:
+        return HttpSender(self._connect, self._options.compress)
 
     def _after_fork(self) -> None:
-        self._sending.forget()
+        self._sender_threads.forget()
         self._begin(adopt=False)
 
 
@@ -215,7 +215,7 @@ def _begin_all_anew() -> None:
     for client in list(_clients):
         client._after_fork()
     if _clients:
-        worker_end.run_at_end_of_fork(_close_all)
+        multiprocessing_exit.run_at_end_of_fork(_close_all)
 
 
 atexit.register(_close_all)

@@ -6,8 +6,8 @@
                  v         └─────────────────────────┤
               overflow ──> (file) ──> spilled ───────┘
 
-Whoever drives it does the effects that it names: carries a `Send` to its address, writes what `overflow` and `abandon`
-give, removes the files and tells the user of the events in a `Report`. All methods are for one thread at a time.
+Whoever drives it has to do what it names: send an `Attempt` to its address, write what `overflow` and `abandon`
+return, remove the files and tell the user of the events in a `Report`. All methods are for one thread at a time.
 """
 
 from bisect import insort
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tallymark.client.account import Account
 from tallymark.client.addresses import Address, Addresses, Health
+from tallymark.client.attempt import Attempt, Report
 from tallymark.client.backoff import BackOff, chance
 from tallymark.client.batch import Batch
 from tallymark.client.budget import RetryBudget
@@ -24,7 +25,6 @@ from tallymark.client.encoding import id_of
 from tallymark.client.errors import Dropped, Refused
 from tallymark.client.options import Options
 from tallymark.client.retries import Retries
-from tallymark.client.send import Report, Send
 from tallymark.client.spill import SpillFile
 from tallymark.client.stats import Stats
 from tallymark.client.transport import Answer, NoAnswer, NotConnected, TimedOut
@@ -68,7 +68,7 @@ class Engine:
             Batch(number - len(adopted), [], first_try_ms=file.tried_ms, file=file, whole=True)
             for number, file in enumerate(adopted)
         ]
-        self._sends: dict[int, Send] = {}
+        self._attempts: dict[int, Attempt] = {}
         self._moving: dict[int, Batch] = {}
         """batches that are being written to a file"""
         self._max_events, self._max_bytes = options.max_events, options.max_bytes
@@ -134,9 +134,9 @@ class Engine:
 
     # Batches go out
 
-    def next(self) -> Send | float | None:
+    def next(self) -> Attempt | float | None:
         """What to send now; else when to ask again at the latest; None: when something has happened."""
-        if len(self._sends) >= self._options.in_flight:
+        if len(self._attempts) >= self._options.in_flight:
             return None
         now = self._clock.now()
         free_at = self._addresses.free_at()
@@ -167,7 +167,7 @@ class Engine:
     def _due(self, batch: Batch, now: float) -> float:
         return max(batch.due, self._budget.ready_at(now)) if batch.tries else batch.due
 
-    def _begin(self, batch: Batch, now: float) -> Send:
+    def _begin(self, batch: Batch, now: float) -> Attempt:
         if batch.tries:
             self._budget.spend(now)
         else:
@@ -183,7 +183,7 @@ class Engine:
         wall_ms, resent_ms = self._clock.wall_ms(), batch.first_try_ms
         batch.first_try_ms = batch.first_try_ms or wall_ms
         self._account.requests += 1
-        send = Send(
+        attempt = Attempt(
             batch=batch,
             address=address,
             token=address.begin(),
@@ -194,45 +194,45 @@ class Engine:
             resent_ms=resent_ms,
             counters=self._account.header(spilled=self._spilled_events()),
         )
-        self._sends[send.number] = send
-        return send
+        self._attempts[attempt.number] = attempt
+        return attempt
 
-    def loaded(self, send: Send, events: list[bytes]) -> None:
+    def loaded(self, attempt: Attempt, events: list[bytes]) -> None:
         """The events of a batch that was in its file."""
-        if not send.abandoned:
-            send.batch.events = events
-            self._account.held_bytes += send.batch.size
+        if not attempt.abandoned:
+            attempt.batch.events = events
+            self._account.held_bytes += attempt.batch.size
 
-    def unreadable(self, send: Send, reason: str) -> Report:
+    def unreadable(self, attempt: Attempt, reason: str) -> Report:
         """The file of a batch does not have its events any more."""
-        self._end(send, Health.NEITHER)
-        if send.abandoned:
+        self._end(attempt, Health.NEITHER)
+        if attempt.abandoned:
             return Report()
-        batch = send.batch
+        batch = attempt.batch
         self._account.held_events -= batch.count
         self._account.dropped += batch.count
         return Report(dropped=[Dropped(b"", "", reason)] * batch.count)
 
-    def unloaded(self, send: Send) -> Report:
+    def unloaded(self, attempt: Attempt) -> Report:
         """The file of a batch cannot be read just now: it stays where it is, for a later try."""
-        self._end(send, Health.NEITHER)
-        if not send.abandoned:
-            send.batch.first_try_ms = send.resent_ms
-            self._retry(send.batch, UNLOADED_S)
+        self._end(attempt, Health.NEITHER)
+        if not attempt.abandoned:
+            attempt.batch.first_try_ms = attempt.resent_ms
+            self._retry(attempt.batch, UNLOADED_S)
         return Report()
 
     # Outcomes
 
-    def answered(self, send: Send, answer: Answer) -> Report:
-        batch = send.batch
+    def answered(self, attempt: Attempt, answer: Answer) -> Report:
+        batch = attempt.batch
         verdict = judge(answer, batch.count)
-        self._end(send, verdict.health)
+        self._end(attempt, verdict.health)
         if answer.worth_a_retry and verdict.retry_after_s:
-            send.address.hold(self._clock.now() + verdict.retry_after_s)
-        if send.abandoned:
+            attempt.address.hold(self._clock.now() + verdict.retry_after_s)
+        if attempt.abandoned:
             return Report()
         if verdict.untouched:
-            batch.first_try_ms = send.resent_ms
+            batch.first_try_ms = attempt.resent_ms
         report = Report()
         if verdict.split:
             self._split(batch)
@@ -240,18 +240,18 @@ class Engine:
             self._settle(batch, verdict, report)
         return report
 
-    def failed(self, send: Send, error: NoAnswer) -> Report:
-        self._end(send, Health.TIMED_OUT if isinstance(error, TimedOut) else Health.BAD)
-        if not send.abandoned:
+    def failed(self, attempt: Attempt, error: NoAnswer) -> Report:
+        self._end(attempt, Health.TIMED_OUT if isinstance(error, TimedOut) else Health.BAD)
+        if not attempt.abandoned:
             if isinstance(error, NotConnected):
-                send.batch.first_try_ms = send.resent_ms
-            self._retry(send.batch, 0.0)
+                attempt.batch.first_try_ms = attempt.resent_ms
+            self._retry(attempt.batch, 0.0)
         return Report()
 
-    def _end(self, send: Send, health: Health) -> None:
-        self._sends.pop(send.number, None)
+    def _end(self, attempt: Attempt, health: Health) -> None:
+        self._attempts.pop(attempt.number, None)
         now = self._clock.now()
-        send.address.end(send.token, health, now, now - send.begun)
+        attempt.address.end(attempt.token, health, now, now - attempt.begun)
 
     def _settle(self, batch: Batch, verdict: Verdict, report: Report) -> None:
         for index, (code, detail) in verdict.refused.items():
@@ -314,18 +314,18 @@ class Engine:
         found = self._retries.take_all()
         while self._buffer.ready_at() is not None:
             found.append(self._buffer.take())
-        for send in self._sends.values():
-            send.abandoned = True
-            if send.batch.whole:
-                if send.batch.events:
-                    self._account.release(send.batch)
+        for attempt in self._attempts.values():
+            attempt.abandoned = True
+            if attempt.batch.whole:
+                if attempt.batch.events:
+                    self._account.release(attempt.batch)
                 else:
-                    self._account.held_events -= send.batch.count
-                send.batch.events = []
-                self._park(send.batch)
+                    self._account.held_events -= attempt.batch.count
+                attempt.batch.events = []
+                self._park(attempt.batch)
             else:
-                found.append(send.batch)
-        self._sends = {}
+                found.append(attempt.batch)
+        self._attempts = {}
         for batch in found:
             if batch.number < 0:
                 batch.number = self._buffer.new_number()
@@ -336,7 +336,7 @@ class Engine:
 
     def stats(self, *, spill_bytes: int = 0) -> Stats:
         # Counted from the batches themselves, so that the law checks the bookkeeping and not itself.
-        in_flight = sum(send.batch.count for send in self._sends.values())
+        in_flight = sum(attempt.batch.count for attempt in self._attempts.values())
         waiting = sum(batch.count for batch in (*self._retries, *self._moving.values()))
         return Stats(
             called=self._account.called,
@@ -362,7 +362,7 @@ class Engine:
         yield from self._buffer
         yield from self._retries
         yield from self._moving.values()
-        yield from (send.batch for send in self._sends.values())
+        yield from (attempt.batch for attempt in self._attempts.values())
 
     def _loaded(self) -> int:
         """Batches in memory that came from files: they do not count in the bound on memory, so they are few."""

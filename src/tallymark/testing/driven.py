@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tallymark.client.attempt import Attempt
 from tallymark.client.client import Client
-from tallymark.client.send import Send
 from tallymark.client.transport import Transport
 from tallymark.testing.clock import ManualClock
 
@@ -28,21 +28,21 @@ class DrivenClient(Client):
         super().__init__(
             connect=connect, clock=clock, **{"compress": "none", "block_s": 0.0, "chance": None, **options}
         )
-        self._courier = self._new_courier()
+        self._sender = self._new_sender()
 
-    def step(self) -> Send | float | None:
+    def step(self) -> Attempt | float | None:
         """What was sent; or when there will be something, None if not by itself."""
-        return self._sending.step(self._courier)
+        return self._sender_threads.step(self._sender)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Steps until all that was called has an outcome; the time-out is one of the clock that is turned."""
         if timeout is not None and timeout <= 0:
-            return self._sending.flush(0)
+            return self._sender_threads.flush(0)
         end = math.inf if timeout is None else self._time.now() + timeout
-        while not self._sending.flush(0):
+        while not self._sender_threads.flush(0):
             step = self.step()
             if step is None or (isinstance(step, float) and step > end) or self._time.now() > end:
-                return self._sending.flush(0)
+                return self._sender_threads.flush(0)
             if isinstance(step, float):
                 self._time.advance_to(step)
         return True

@@ -153,9 +153,9 @@ class Life(RuleBasedStateMachine):
     def kill(self):
         """What was in memory only is lost with the process; what was in files is not."""
         stats = self.client.stats()
-        held = [event for batch in self.client._sending._engine.abandon() for event in batch.events]
+        held = [event for batch in self.client._sender_threads._engine.abandon() for event in batch.events]
         self.killed |= {json.loads(event)["id"] for event in held}
-        self.client._sending.forget()
+        self.client._sender_threads.forget()
         # A file of which a part had its outcome is sent again as a whole, and that part has its outcome again.
         self.collector.final.clear()
         self.told |= self.refused.keys() | self.dropped.keys()

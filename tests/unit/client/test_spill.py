@@ -32,7 +32,7 @@ def videos(transport: ScriptedTransport) -> str:
 
 def die(client: DrivenClient) -> None:
     """What kill -9 does to the locks."""
-    client._sending.forget()
+    client._sender_threads.forget()
 
 
 def files(folder: Path) -> list[Path]:
@@ -101,7 +101,7 @@ def test_a_process_that_dies_between_sending_a_file_and_removing_it_leaves_it_ma
 
     second_ms = clock.wall_ms()
     second = client(Deadly(), tmp_path, clock)
-    second._courier.deliver = lambda send, events: Deadly().exchange(second._courier._request(send, events))
+    second._sender.deliver = lambda attempt, events: Deadly().exchange(second._sender._request(attempt, events))
     with pytest.raises(Killed):
         second.step()
     die(second)
@@ -201,8 +201,8 @@ def test_a_disk_that_refuses_costs_events_but_no_crash(tmp_path, monkeypatch):
 def test_when_all_that_is_held_is_in_flight_an_event_gets_a_file_of_its_own(tmp_path):
     waiting = client(ScriptedTransport(), tmp_path, max_events=2)
     count(waiting, "AB")
-    with waiting._sending._lock:
-        waiting._sending._engine.next()
+    with waiting._sender_threads._lock:
+        waiting._sender_threads._engine.next()
     count(waiting, "C")
     assert (waiting.stats().in_flight, waiting.stats().spilled) == (2, 1)
     assert json.loads(files(tmp_path)[0].read_bytes().split(b"\n")[1])["props"] == {"video": "C"}

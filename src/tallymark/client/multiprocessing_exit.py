@@ -1,4 +1,4 @@
-"""The end of a process that `multiprocessing` forked: it leaves without `atexit`, so it is asked in another way."""
+"""The end of a process that `multiprocessing` forked: `atexit` is not run there, so functions are registered here."""
 
 import sys
 from collections.abc import Callable

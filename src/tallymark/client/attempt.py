@@ -8,7 +8,7 @@ from tallymark.client.errors import Dropped, Refused
 from tallymark.client.spill import SpillFile
 
 
-class Send(msgspec.Struct, eq=False):
+class Attempt(msgspec.Struct, eq=False):
     """One attempt. A batch with a file and without events must be loaded first, and marked as tried."""
 
     batch: Batch

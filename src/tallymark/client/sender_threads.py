@@ -1,19 +1,19 @@
-"""The threads that drive the engine: they find the next batch, carry it to its address and do what follows."""
+"""The threads that drive the engine: they take the next batch, send it to its address and do what follows."""
 
 import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from tallymark.client.attempt import Attempt, Report
 from tallymark.client.batch import Batch
 from tallymark.client.clock import Clock
-from tallymark.client.courier import Courier
 from tallymark.client.engine import FULL, NEWS, Engine
 from tallymark.client.errors import CLOSED, DAMAGED, SPILL_FAILED, SPILL_FULL
 from tallymark.client.errors import FULL as NO_ROOM
+from tallymark.client.http_sender import HttpSender
 from tallymark.client.options import Options
 from tallymark.client.reports import Reports
-from tallymark.client.send import Report, Send
 from tallymark.client.spill import Spill, SpillDamaged, SpillFull
 from tallymark.client.stats import Stats
 from tallymark.client.transport import Answer, NoAnswer
@@ -24,7 +24,7 @@ MAX_WAIT_S = 60.0
 """whatever the engine says, a thread looks again after this"""
 
 
-class Sending:
+class SenderThreads:
     """One process' worth of a client: a fork gets another.
 
     `_lock` guards the engine. It is held for microseconds: files, sockets and callbacks are touched without it.
@@ -38,12 +38,12 @@ class Sending:
         *,
         spill: Spill | None,
         reports: Reports,
-        courier: Callable[[], Courier],
+        new_sender: Callable[[], HttpSender],
         threads: int,
     ) -> None:
         self._engine, self._options, self._clock = engine, options, clock
         self._offer = engine.offer
-        self._spill, self._reports, self._courier = spill, reports, courier
+        self._spill, self._reports, self._new_sender = spill, reports, new_sender
         # Reentrant: a signal handler may count while the thread that it interrupts is counting.
         self._lock = threading.RLock()
         self._work = threading.Condition(self._lock)
@@ -235,62 +235,62 @@ class Sending:
         self._started = bool(self._threads) or not self._wanted_threads
 
     def _run(self) -> None:
-        courier = self._courier()
+        sender = self._new_sender()
         try:
             # One thread at a time looks for work and the others rest, so that an event wakes one thread, not all.
             while True:
                 with self._turn:
-                    send = self._await_send()
-                if send is None:
+                    attempt = self._await_attempt()
+                if attempt is None:
                     return
                 try:
-                    self.carry(send, courier)
+                    self.carry(attempt, sender)
                 except BaseException as error:
                     # From a callback or a transport that calls sys.exit(), say: the thread has more to send.
                     self._reports.surprised(error)
         finally:
-            courier.close()
+            sender.close()
 
-    def _await_send(self) -> Send | None:
+    def _await_attempt(self) -> Attempt | None:
         with self._lock:
             while not self._closing:
                 step = self._engine.next()
-                if isinstance(step, Send):
+                if isinstance(step, Attempt):
                     return step
                 self._work.wait(None if step is None else min(MAX_WAIT_S, max(0.0, step - self._clock.now())))
         return None
 
-    def step(self, courier: Courier) -> Send | float | None:
+    def step(self, sender: HttpSender) -> Attempt | float | None:
         """What a thread does once, for who drives the engine without threads: `Engine.next`, and the sending of it."""
         with self._lock:
             step = self._engine.next()
-        if isinstance(step, Send):
-            self.carry(step, courier)
+        if isinstance(step, Attempt):
+            self.carry(step, sender)
         return step
 
-    def carry(self, send: Send, courier: Courier) -> None:
-        events = self._events_of(send)
+    def carry(self, attempt: Attempt, sender: HttpSender) -> None:
+        events = self._events_of(attempt)
         if events is None:
             return
         try:
-            outcome = courier.deliver(send, events)
+            outcome = sender.deliver(attempt, events)
         except BaseException as error:
-            self._conclude(send, NoAnswer(f"no answer from {send.address.url}: {error!r}"))
+            self._conclude(attempt, NoAnswer(f"no answer from {attempt.address.url}: {error!r}"))
             raise
-        self._conclude(send, outcome)
+        self._conclude(attempt, outcome)
 
-    def _conclude(self, send: Send, outcome: Answer | NoAnswer) -> None:
+    def _conclude(self, attempt: Attempt, outcome: Answer | NoAnswer) -> None:
         surprise: Exception | None = None
         with self._lock:
             if isinstance(outcome, NoAnswer):
-                report = self._engine.failed(send, outcome)
+                report = self._engine.failed(attempt, outcome)
             else:
                 try:
-                    report = self._engine.answered(send, outcome)
+                    report = self._engine.answered(attempt, outcome)
                 except Exception as error:
                     # An answer that cannot even be judged is none.
                     surprise = error
-                    report = self._engine.failed(send, NoAnswer(f"no answer from {send.address.url}: {error!r}"))
+                    report = self._engine.failed(attempt, NoAnswer(f"no answer from {attempt.address.url}: {error!r}"))
             self._work.notify()
             self._tell_waiting()
         if surprise is not None:
@@ -298,39 +298,39 @@ class Sending:
         if isinstance(outcome, NoAnswer):
             self._reports.failed(str(outcome))
         elif outcome.worth_a_retry:
-            self._reports.failed(f"{send.address.url} answered with HTTP {outcome.status}")
+            self._reports.failed(f"{attempt.address.url} answered with HTTP {outcome.status}")
         else:
             self._reports.went_well()
         self._do(report)
 
-    def _events_of(self, send: Send) -> list[bytes] | None:
+    def _events_of(self, attempt: Attempt) -> list[bytes] | None:
         """From memory or from the file; None if that cannot be."""
-        file = send.batch.file
-        if not send.batch.parked or file is None:
-            return send.batch.events
+        file = attempt.batch.file
+        if not attempt.batch.parked or file is None:
+            return attempt.batch.events
         assert self._spill is not None
         try:
             events = self._spill.load(file)
-            self._spill.mark_tried(file, send.sent_at_ms)
+            self._spill.mark_tried(file, attempt.sent_at_ms)
         except (SpillDamaged, FileNotFoundError) as error:
             with self._lock:
-                report = self._engine.unreadable(send, DAMAGED if isinstance(error, SpillDamaged) else SPILL_FAILED)
+                report = self._engine.unreadable(attempt, DAMAGED if isinstance(error, SpillDamaged) else SPILL_FAILED)
                 self._work.notify()
                 self._tell_waiting()
-            if not send.abandoned:
+            if not attempt.abandoned:
                 self._spill.set_aside(file)
             self._do(report)
             return None
         except Exception as error:
             # The events are still there, and the trouble may pass.
             with self._lock:
-                self._engine.unloaded(send)
+                self._engine.unloaded(attempt)
                 self._work.notify()
                 self._tell_waiting()
             self._reports.failed(f"{file.path} cannot be read: {error}")
             return None
         with self._lock:
-            self._engine.loaded(send, events)
+            self._engine.loaded(attempt, events)
         return events
 
     def _do(self, report: Report) -> None:

@@ -1,11 +1,11 @@
-"""Carries one attempt to its address: headers, body, exchange."""
+"""Sends one attempt to its address over HTTP: headers, body, exchange."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from tallymark.client import compression, encoding
+from tallymark.client.attempt import Attempt
 from tallymark.client.compression import Compress
-from tallymark.client.send import Send
 from tallymark.client.transport import Answer, NoAnswer, Request, Transport
 
 PATH = "/v1/events"
@@ -13,7 +13,7 @@ MAX_ANSWER_BYTES = 4_000_000
 """far above what a collector says of a batch; more is something else, and not to be held in memory"""
 
 
-class Courier:
+class HttpSender:
     """One sending thread's connections, one for each address, and its compressor."""
 
     def __init__(self, connect: Callable[[str], Transport], compress: Compress) -> None:
@@ -21,28 +21,28 @@ class Courier:
         self._transports: dict[str, Transport] = {}
         self._compressor = compression.compressor(compress)
 
-    def deliver(self, send: Send, events: Sequence[bytes]) -> Answer | NoAnswer:
+    def deliver(self, attempt: Attempt, events: Sequence[bytes]) -> Answer | NoAnswer:
         try:
-            transport = self._transports.get(send.address.url)
+            transport = self._transports.get(attempt.address.url)
             if transport is None:
-                transport = self._transports[send.address.url] = self._connect(send.address.url)
-            answer: object = transport.exchange(self._request(send, events), timeout_s=send.timeout_s)
+                transport = self._transports[attempt.address.url] = self._connect(attempt.address.url)
+            answer: object = transport.exchange(self._request(attempt, events), timeout_s=attempt.timeout_s)
             if isinstance(answer, Answer):
                 return answer
-            return NoAnswer(f"no answer from {send.address.url}: the transport gave {answer!r}")
+            return NoAnswer(f"no answer from {attempt.address.url}: the transport gave {answer!r}")
         except NoAnswer as error:
             return error
         except Exception as error:
             # Whatever a transport raises, the events have no outcome and the thread has more to do.
-            return NoAnswer(f"no answer from {send.address.url}: {error!r}")
+            return NoAnswer(f"no answer from {attempt.address.url}: {error!r}")
 
-    def _request(self, send: Send, events: Sequence[bytes]) -> Request:
+    def _request(self, attempt: Attempt, events: Sequence[bytes]) -> Request:
         headers = {
             "content-type": "application/json",
-            "tallymark-sent-at": str(send.sent_at_ms),
-            "tallymark-client": send.counters,
+            "tallymark-sent-at": str(attempt.sent_at_ms),
+            "tallymark-client": attempt.counters,
         }
-        body = encoding.body(events, resent_ms=send.resent_ms)
+        body = encoding.body(events, resent_ms=attempt.resent_ms)
         if self._compressor is not None and len(body) >= compression.SMALLEST_BYTES:
             headers["content-encoding"], compress = self._compressor
             body = compress(body)
