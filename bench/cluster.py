@@ -21,8 +21,8 @@ from lab.kafka import KafkaCluster
 from lab.spark import SparkCluster
 from tallymark import log as logs
 from tallymark.log.protocol import LogReader
-from tallymark.pipeline.claims import Claims, Ids
-from tallymark.pipeline.history import LogHistory
+from tallymark.pipeline.counting.claims import Claims, Ids
+from tallymark.pipeline.counting.history import LogHistory
 from tallymark.settings import Settings
 from tallymark.store.protocol import Store
 
@@ -153,7 +153,7 @@ def _merging(conditions: Conditions, events: int) -> Iterator[Figure]:
     """The part that no source of ids can save: the ids themselves must go into the table."""
     import numpy as np
 
-    from tallymark.pipeline.claim_table import ClaimTable
+    from tallymark.pipeline.counting.claim_table import ClaimTable
 
     random = np.random.default_rng(5)
     ids = Ids(

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from tallymark.pipeline.java import machine_java
+from tallymark.pipeline.spark.java import machine_java
 
 PACKAGES = ("tallymark", "pyspark", "pyarrow", "polars", "numpy", "granian", "uvloop", "msgspec", "xxhash")
 

@@ -19,7 +19,7 @@ from typing import Any
 from bench.figure import Conditions, Figure
 from bench.processes import Broken, Tree
 from bench.traffic import Traffic
-from tallymark.pipeline.java import java_home
+from tallymark.pipeline.spark.java import java_home
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES_PER_BATCH = 2

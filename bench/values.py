@@ -15,8 +15,8 @@ from tallymark.events.clocks import Clocks
 from tallymark.events.validation import validate
 from tallymark.log.protocol import Record
 from tallymark.meters.model import EVENTS, METRICS
-from tallymark.pipeline.claims import Claims, Ids
-from tallymark.pipeline.count import count
+from tallymark.pipeline.counting.claims import Claims, Ids
+from tallymark.pipeline.counting.count import count
 from tallymark.store.model import RegisteredMeter
 
 SERVERS = 20

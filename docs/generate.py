@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import tallymark.pipeline.sink  # noqa: F401  (registers its metrics when imported, and does not need Spark)
+import tallymark.pipeline.spark.sink  # noqa: F401  (registers its metrics when imported, and does not need Spark)
 from tallymark import cli, problems, telemetry
 from tallymark.commands.command import Command, Group, Parser
 from tallymark.settings import entries

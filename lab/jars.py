@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from tallymark.pipeline.java import java_home
+from tallymark.pipeline.spark.java import java_home
 
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 

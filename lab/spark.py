@@ -12,7 +12,7 @@ import pyspark
 
 from lab.jars import cache
 from lab.process import ServerProcess, free_ports
-from tallymark.pipeline.java import java_home
+from tallymark.pipeline.spark.java import java_home
 from tallymark.testing import until
 
 HOME = Path(pyspark.__file__).parent

@@ -5,7 +5,7 @@ import threading
 from tallymark import log as logs
 from tallymark.log.protocol import Outgoing
 from tallymark.meters import from_mapping
-from tallymark.pipeline.job import Job
+from tallymark.pipeline.spark.job import Job
 from tallymark.settings import Settings
 from tallymark.store import open_store
 from tallymark.store.model import Ledger

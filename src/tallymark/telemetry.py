@@ -1,4 +1,4 @@
-"""The registry of metrics, and all of them but the pipeline's own (`pipeline/sink.py`).
+"""The registry of metrics, and all of them but the pipeline's own (`pipeline/spark/sink.py`).
 
 Names are `tallymark_<stage>_<what>_<unit>`, those of clients `tallymark_client…`. A metric without labels starts at
 zero, one with labels where its stage knows them beforehand and makes them; the others (paths and statuses of answers,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from counting import CountingPath
-from tallymark.pipeline.session import start_session
+from tallymark.pipeline.spark.session import start_session
 from tallymark.settings import Settings
 
 

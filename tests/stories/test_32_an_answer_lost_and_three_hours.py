@@ -10,9 +10,9 @@ from tallymark.events.bodies import Delivery
 from tallymark.events.clocks import Clocks
 from tallymark.events.validation import validate
 from tallymark.log.protocol import Outgoing
-from tallymark.pipeline.claims import Claims
-from tallymark.pipeline.count import count
-from tallymark.pipeline.history import LogHistory
+from tallymark.pipeline.counting.claims import Claims
+from tallymark.pipeline.counting.count import count
+from tallymark.pipeline.counting.history import LogHistory
 from tallymark.settings import Settings
 from tallymark.store import deltas
 from tallymark.store.model import MAYBE_DUPLICATE, Ledger, Stretch, StretchResult

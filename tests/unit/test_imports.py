@@ -23,7 +23,7 @@ HEAVY = ("pyspark", "pyarrow", "polars", "numpy", "granian", "yaml")
         ("tallymark.store.cassandra.heartbeats", ("pyspark", "polars")),
         ("tallymark.role", HEAVY),
         # Spark imports the source in four processes that never count.
-        ("tallymark.pipeline.source", ("polars", "granian", "yaml")),
+        ("tallymark.pipeline.spark.source", ("polars", "granian", "yaml")),
     ],
 )
 def test_importing_a_role_does_not_pull_in_what_it_does_not_need(module, forbidden):

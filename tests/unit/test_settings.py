@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tallymark.log.kafka.client import SLACK_MS
-from tallymark.pipeline.claims import CLOCKS_MS
+from tallymark.pipeline.counting.claims import CLOCKS_MS
 from tallymark.settings import (
     _RANGES,
     LEAST_HORIZON_KAFKA_S,

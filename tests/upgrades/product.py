@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+from tallymark.pipeline.salvage import burial
+from tallymark.pipeline.source import Plan, Task
+from tallymark.pipeline.task import count_task
 
 from tallymark import log as logs
 from tallymark import store as stores
@@ -21,9 +24,6 @@ from tallymark.keeper.streams import Stream
 from tallymark.log.protocol import Appended, Outgoing
 from tallymark.meters import from_mapping
 from tallymark.pipeline import source
-from tallymark.pipeline.salvage import burial
-from tallymark.pipeline.source import Plan, Task
-from tallymark.pipeline.task import count_task
 from tallymark.settings import Settings
 from tallymark.store.address import StoreAddress
 from tallymark.store.model import LiveMeters, Stretch, StretchResult

@@ -87,7 +87,7 @@ def _packages(settings: Settings) -> Finding:
 
 
 def _java() -> Finding:
-    from tallymark.pipeline.java import OLDEST, machine_java, major_version
+    from tallymark.pipeline.spark.java import OLDEST, machine_java, major_version
 
     home = machine_java()
     if home is not None:

@@ -23,7 +23,7 @@ POLL_S = 0.1
 def run(settings: Settings, *, skip_lost: bool = False) -> int:
     """Count until asked to stop. 0 after a clean stop, 1 when a person is needed."""
     from tallymark.log.protocol import LogError
-    from tallymark.pipeline.java import NoJava
+    from tallymark.pipeline.spark.java import NoJava
     from tallymark.store.protocol import LeaseLost, StoreError
 
     with Role(settings, "pipeline") as role:
@@ -143,14 +143,14 @@ def _stand_by(lease: "LeaseHolder", heartbeat: Heartbeat, role: Role) -> bool:
 
 
 def _brief(error: Exception) -> str:
-    from tallymark.pipeline.job import first_line
+    from tallymark.pipeline.spark.job import first_line
 
     return first_line(error)
 
 
 def _count(settings: Settings, role: Role, store: "Store", halt: threading.Event, *, skip_lost: bool) -> None:
-    from tallymark.pipeline.job import Job
-    from tallymark.pipeline.session import start_session
+    from tallymark.pipeline.spark.job import Job
+    from tallymark.pipeline.spark.session import start_session
 
     session = start_session(settings)
     role.take_signals()  # Spark's own handler would cancel jobs and raise

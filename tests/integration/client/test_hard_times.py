@@ -20,9 +20,9 @@ from tallymark import Client
 from tallymark import log as logs
 from tallymark.client.transport import HttpTransport, NoAnswer, Request
 from tallymark.events import frame
-from tallymark.pipeline.claims import Claims
-from tallymark.pipeline.count import count
-from tallymark.pipeline.history import LogHistory
+from tallymark.pipeline.counting.claims import Claims
+from tallymark.pipeline.counting.count import count
+from tallymark.pipeline.counting.history import LogHistory
 from tallymark.settings import Settings
 
 pytestmark = pytest.mark.timeout(300)

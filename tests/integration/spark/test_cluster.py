@@ -6,7 +6,7 @@ import pytest
 
 from counting import CountingPath
 from lab.spark import SparkCluster
-from tallymark.pipeline.session import start_session
+from tallymark.pipeline.spark.session import start_session
 from tallymark.settings import Settings
 
 pytestmark = pytest.mark.timeout(900)

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from tallymark.log.protocol import Record
-from tallymark.pipeline.claims import Claims, Ids
-from tallymark.pipeline.count import Counted, count, count_without_those_that_fail
-from tallymark.pipeline.decode import ids_of
+from tallymark.pipeline.counting.claims import Claims, Ids
+from tallymark.pipeline.counting.count import Counted, count, count_without_those_that_fail
+from tallymark.pipeline.counting.decode import ids_of
 from tallymark.store import deltas
 from tallymark.store.model import Ledger
 

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tallymark.pipeline import job, service, session
+from tallymark.pipeline import service
+from tallymark.pipeline.spark import job, session
 
 
 @pytest.fixture

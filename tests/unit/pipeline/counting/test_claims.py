@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tallymark.pipeline import claim_lock, claim_table, claims, side_file
-from tallymark.pipeline.claim_lock import ClaimLock
-from tallymark.pipeline.claim_table import ClaimTable
-from tallymark.pipeline.claims import Claims, Ids
+from tallymark.pipeline.counting import claim_lock, claim_table, claims, side_file
+from tallymark.pipeline.counting.claim_lock import ClaimLock
+from tallymark.pipeline.counting.claim_table import ClaimTable
+from tallymark.pipeline.counting.claims import Claims, Ids
 from tallymark.testing import ManualClock
 
 HORIZON_MS = 10_000

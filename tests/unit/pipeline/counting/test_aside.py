@@ -95,7 +95,7 @@ def test_the_margin_is_for_clocks(path, build):
 
 
 def test_brokers_with_clocks_of_their_own_widen_the_margin(path, build, monkeypatch):
-    from tallymark.pipeline.claims import Claims
+    from tallymark.pipeline.counting.claims import Claims
 
     init = Claims.__init__
 

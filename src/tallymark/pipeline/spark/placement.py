@@ -14,7 +14,8 @@ from typing import Any
 from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer
 
-from tallymark.pipeline.source import Task, count
+from tallymark.pipeline.counting.plan import Task
+from tallymark.pipeline.spark.worker import count
 
 LOOK_AGAIN_S = 1.0
 

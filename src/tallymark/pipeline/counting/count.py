@@ -12,11 +12,11 @@ from tallymark.aggregates.functions import columns_for
 from tallymark.log.protocol import Record
 from tallymark.meters.compile import to_polars
 from tallymark.meters.expression import parse
-from tallymark.pipeline.aside import letters, maybe_duplicates
-from tallymark.pipeline.claims import Claims
-from tallymark.pipeline.decode import MOST_VALUES, Decoded, slices
-from tallymark.pipeline.needs import needs
-from tallymark.pipeline.properties import PropertyColumns, number_column, text_column
+from tallymark.pipeline.counting.aside import letters, maybe_duplicates
+from tallymark.pipeline.counting.claims import Claims
+from tallymark.pipeline.counting.decode import MOST_VALUES, Decoded, slices
+from tallymark.pipeline.counting.needs import needs
+from tallymark.pipeline.counting.properties import PropertyColumns, number_column, text_column
 from tallymark.store import deltas
 from tallymark.store.model import DeadLetter, Ledger, RegisteredMeter
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tallymark.meters import matches, parse
 from tallymark.meters.compile import to_polars
-from tallymark.pipeline.decode import decode
-from tallymark.pipeline.needs import EVERY, Needs
-from tallymark.pipeline.properties import PropertyColumns
+from tallymark.pipeline.counting.decode import decode
+from tallymark.pipeline.counting.needs import EVERY, Needs
+from tallymark.pipeline.counting.properties import PropertyColumns
 
 WHERES = [
     "x = 'a'",

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import numpy as np
 
-from tallymark.pipeline.ids import Ids
+from tallymark.pipeline.counting.ids import Ids
 
 MAGIC = b"TMSIDE1\0"
 

@@ -20,12 +20,13 @@ from tallymark import log as logs
 from tallymark import store as stores
 from tallymark.log.protocol import LogError
 from tallymark.pipeline import beginning
-from tallymark.pipeline.placement import Placement
-from tallymark.pipeline.salvage import is_away, salvage
-from tallymark.pipeline.session import is_cluster
-from tallymark.pipeline.sink import BatchSink, decode_results
-from tallymark.pipeline.source import NAME, PLAN, Plan, encode_plan, next_offsets, planned_until, tasks, tasks_until
-from tallymark.pipeline.watch import Watch
+from tallymark.pipeline.counting.plan import Plan, next_offsets, tasks, tasks_until
+from tallymark.pipeline.counting.salvage import is_away, salvage
+from tallymark.pipeline.spark.placement import Placement
+from tallymark.pipeline.spark.session import is_cluster
+from tallymark.pipeline.spark.sink import BatchSink, decode_results
+from tallymark.pipeline.spark.source import NAME, PLAN, encode_plan, planned_until
+from tallymark.pipeline.spark.watch import Watch
 from tallymark.settings import Settings
 from tallymark.store.model import Stretch, StretchResult
 from tallymark.store.protocol import LeaseLost, PositionConflict, Store, StoreError, WrongLog

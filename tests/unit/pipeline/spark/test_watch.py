@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tallymark.pipeline.watch import NoExecutors, Watch
+from tallymark.pipeline.spark.watch import NoExecutors, Watch
 from tallymark.testing import until
 
 

@@ -7,9 +7,11 @@ from tallymark import log as logs
 from tallymark import store as stores
 from tallymark.log.protocol import Outgoing
 from tallymark.meters.model import Meter
-from tallymark.pipeline import source, task
-from tallymark.pipeline.count import MeterFailed
-from tallymark.pipeline.source import Plan, tasks
+from tallymark.pipeline.counting import plan as plans
+from tallymark.pipeline.counting import task
+from tallymark.pipeline.counting.count import MeterFailed
+from tallymark.pipeline.counting.plan import Plan, tasks
+from tallymark.pipeline.spark import worker
 from tallymark.settings import Settings
 from tallymark.store import open_store
 from tallymark.store.model import Gap, Stretch, StretchResult
@@ -30,7 +32,7 @@ def planning(tmp_path, build):
     yield Plan(logs.address(settings, "events"), stores.address(settings), str(tmp_path), 600_000, 10**6, 10**9), store
     writer.close()
     store.close()
-    for cached in (source.open_log, source.open_deposits, source._sink, source._registry):
+    for cached in (plans.open_log, plans.open_deposits, plans._sink, plans._registry):
         cached.cache_clear()
 
 
@@ -64,7 +66,7 @@ def test_spark_says_which_attempt_it_is(planning, monkeypatch):
     plan, store = planning
     (planned,) = tasks(plan, [Stretch(0, 0, 1)])
     with pytest.raises(MeterFailed):
-        source.count(planned)
+        worker.count(planned)
 
     class SecondAttempt:
         @staticmethod
@@ -74,7 +76,7 @@ def test_spark_says_which_attempt_it_is(planning, monkeypatch):
         def attemptNumber(self):
             return 1
 
-    monkeypatch.setattr(source, "TaskContext", SecondAttempt)
-    assert msgspec.msgpack.decode(source.count(planned), type=StretchResult).broken.keys() == {
+    monkeypatch.setattr(worker, "TaskContext", SecondAttempt)
+    assert msgspec.msgpack.decode(worker.count(planned), type=StretchResult).broken.keys() == {
         store.meter("bad").meter_id
     }

@@ -21,13 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tallymark.log.protocol import SLEW_PER_MILLE
-from tallymark.pipeline import side_file
-from tallymark.pipeline.claim_lock import ClaimLock
-from tallymark.pipeline.claim_table import ClaimTable, Heads, TableUnusable, Tails
-from tallymark.pipeline.ids import Ids as Ids
-from tallymark.pipeline.ids import Times as Times
-from tallymark.pipeline.ids import no_ids
-from tallymark.pipeline.private_tables import PrivateTables
+from tallymark.pipeline.counting import side_file
+from tallymark.pipeline.counting.claim_lock import ClaimLock
+from tallymark.pipeline.counting.claim_table import ClaimTable, Heads, TableUnusable, Tails
+from tallymark.pipeline.counting.ids import Ids as Ids
+from tallymark.pipeline.counting.ids import Times as Times
+from tallymark.pipeline.counting.ids import no_ids
+from tallymark.pipeline.counting.private_tables import PrivateTables
 
 logger = logging.getLogger("tallymark.pipeline")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark.log.protocol import LogDamaged, LogUnreachable, Outgoing
-from tallymark.pipeline.salvage import burial, salvage
+from tallymark.pipeline.counting.salvage import burial, salvage
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreUnreachable
 from tallymark.testing import MemoryLog

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tallymark.pipeline.claim_table import Heads, Tails
+from tallymark.pipeline.counting.claim_table import Heads, Tails
 
 Times = npt.NDArray[np.int64]
 

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tallymark.aggregates import exact
-from tallymark.pipeline import count as module
-from tallymark.pipeline.claims import Claims
-from tallymark.pipeline.history import LogHistory
+from tallymark.pipeline.counting import count as module
+from tallymark.pipeline.counting.claims import Claims
+from tallymark.pipeline.counting.history import LogHistory
 from tallymark.testing import MemoryLog
 
 

@@ -9,19 +9,13 @@ import json
 import pickle
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from tallymark.log.address import LogAddress
-from tallymark.log.protocol import LogReader
-from tallymark.store.address import StoreAddress
-from tallymark.store.model import LiveMeters, Stretch
-from tallymark.store.protocol import Deposits, Registry, Sink
+from tallymark.pipeline.counting.plan import Plan, Task, next_offsets, open_log, tasks, tasks_until
+from tallymark.pipeline.spark.worker import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,24 +24,6 @@ NAME = "tallymark"
 SCHEMA = "partition int, first bigint, next bigint, result binary"
 # Spark hides the values of options with such a name where it shows plans: ours may hold a password.
 PLAN = "secret.plan"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Where the log, the store and the claims are, and how much a batch may hold."""
-
-    log: LogAddress
-    store: StoreAddress
-    claims_folder: str
-    horizon_ms: int
-    max_events: int
-    max_bytes: int
-    stretches: tuple[Stretch, ...] = ()
-    """only for a batch read: exactly these"""
-    only_meters: frozenset[int] | None = None
-    """only for a batch read: of the live meters just these"""
-    only_bounds: bool = False
-    """the stream only says how far a batch goes; `placement` counts it"""
 
 
 def encode_plan(plan: Plan) -> str:
@@ -59,17 +35,6 @@ def decode_plan(text: str) -> Plan:
     plan = pickle.loads(b64decode(text))
     assert isinstance(plan, Plan)
     return plan
-
-
-@dataclass
-class Task(InputPartition):  # type: ignore[misc]
-    """One stretch on its way to a task, with all it needs to be counted."""
-
-    stretch: Stretch
-    plan: Plan
-    live: LiveMeters
-    skip: frozenset[int] = field(default_factory=frozenset)
-    """offsets before the stretch that were buried because they killed their task"""
 
 
 class TallymarkSource(DataSource):  # type: ignore[misc]
@@ -119,11 +84,11 @@ class StretchStream(DataSourceStreamReader):  # type: ignore[misc]
             }
         )
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Task]:
-        return [] if self._plan.only_bounds else tasks_until(self._plan, end)
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [] if self._plan.only_bounds else [InputPartition(task) for task in tasks_until(self._plan, end)]
 
-    def read(self, task: Task) -> "Iterator[pa.RecordBatch]":
-        yield _row(task, count(task))
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        yield _row(partition.value, count(partition.value))
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to do: the sink's transaction was the commit."""
@@ -135,31 +100,11 @@ class GivenStretches(DataSourceReader):  # type: ignore[misc]
     def __init__(self, plan: str) -> None:
         self._plan = decode_plan(plan)
 
-    def partitions(self) -> Sequence[Task]:
-        return tasks(self._plan, self._plan.stretches)
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(task) for task in tasks(self._plan, self._plan.stretches)]
 
-    def read(self, task: Task) -> "Iterator[pa.RecordBatch]":
-        yield _row(task, count(task))
-
-
-def next_offsets(plan: Plan) -> dict[int, int]:
-    """The first offset of each partition that the store has not applied."""
-    log = open_log(plan.log)
-    applied = _sink(plan.store).applied(log.identity)
-    return {partition: applied.get(partition, at.first) for partition, at in log.positions().items()}
-
-
-def tasks_until(plan: Plan, end: dict[str, int]) -> list[Task]:
-    """From the store's positions, so that what another driver applied meanwhile is not counted again."""
-    applied = next_offsets(plan)
-    return tasks(
-        plan,
-        [
-            Stretch(int(partition), applied[int(partition)], end[partition])
-            for partition in sorted(end, key=int)
-            if applied[int(partition)] < end[partition]
-        ],
-    )
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        yield _row(partition.value, count(partition.value))
 
 
 def planned_until(checkpoint: Path, batch_id: int) -> dict[str, int]:
@@ -170,26 +115,6 @@ def planned_until(checkpoint: Path, batch_id: int) -> dict[str, int]:
     """
     *_, offsets = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
     return cast(dict[str, int], json.loads(offsets))
-
-
-def tasks(plan: Plan, stretches: Sequence[Stretch]) -> list[Task]:
-    sink, live = _sink(plan.store), _registry(plan.store).live_meters()
-    if plan.only_meters is not None:
-        chosen = tuple(each for each in live.meters if each.meter_id in plan.only_meters)
-        # Those left out miss the stretch, if its result is applied.
-        left_out = tuple(each for each in live.meters if each.meter_id not in plan.only_meters)
-        live = replace(live, meters=chosen, broken=(*live.broken, *left_out))
-    bare = replace(plan, stretches=())
-    return [Task(stretch, bare, live, frozenset(sink.buried(stretch.partition))) for stretch in stretches]
-
-
-def count(task: Task) -> bytes:
-    """In a Python worker of Spark: the encoded result of the stretch."""
-    # Here, not above: Spark imports this module in several processes that only plan, and Polars is 60 MB in each.
-    from tallymark.pipeline.task import count_task
-
-    context = TaskContext.get()
-    return count_task(task, attempt=0 if context is None else context.attemptNumber())
 
 
 def _row(task: Task, result: bytes) -> "pa.RecordBatch":
@@ -207,24 +132,3 @@ def _row(task: Task, result: bytes) -> "pa.RecordBatch":
 
 def _as_offset(positions: dict[int, int]) -> dict[str, int]:
     return {str(partition): positions[partition] for partition in sorted(positions)}
-
-
-# One of each per process: Spark's Python workers are reused from batch to batch.
-@lru_cache(maxsize=4)
-def open_log(address: LogAddress) -> LogReader:
-    return address.open_reader()
-
-
-@lru_cache(maxsize=4)
-def open_deposits(address: StoreAddress) -> Deposits:
-    return address.open_deposits()
-
-
-@lru_cache(maxsize=4)
-def _sink(address: StoreAddress) -> Sink:
-    return address.open_sink()
-
-
-@lru_cache(maxsize=4)
-def _registry(address: StoreAddress) -> Registry:
-    return address.open_registry()

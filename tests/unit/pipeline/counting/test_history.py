@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tallymark.log.protocol import LogDamaged, Outgoing
-from tallymark.pipeline import claim_table, count
-from tallymark.pipeline.claims import Claims
-from tallymark.pipeline.history import LogHistory
-from tallymark.pipeline.salvage import burial
+from tallymark.pipeline.counting import claim_table, count
+from tallymark.pipeline.counting.claims import Claims
+from tallymark.pipeline.counting.history import LogHistory
+from tallymark.pipeline.counting.salvage import burial
 from tallymark.store.model import Ledger, Stretch
 from tallymark.testing import MemoryLog
 

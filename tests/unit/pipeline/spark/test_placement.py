@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.pipeline.placement import Spread
+from tallymark.pipeline.spark.placement import Spread
 
 executors = st.sets(st.sampled_from([f"executor_host_{number}" for number in range(6)]), min_size=1)
 

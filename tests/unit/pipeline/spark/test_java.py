@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from tallymark.pipeline import java
+from tallymark.pipeline.spark import java
 
 
 def fake_java(folder, version: str):

@@ -8,9 +8,10 @@ import pytest
 from tallymark import log as logs
 from tallymark import store as stores
 from tallymark.log.protocol import Outgoing
-from tallymark.pipeline import source
-from tallymark.pipeline.session import _configuration
-from tallymark.pipeline.source import Plan, StretchStream, decode_plan, encode_plan, planned_until, tasks_until
+from tallymark.pipeline.counting import plan as plans
+from tallymark.pipeline.counting.plan import Plan, tasks_until
+from tallymark.pipeline.spark.session import _configuration
+from tallymark.pipeline.spark.source import StretchStream, decode_plan, encode_plan, planned_until
 from tallymark.settings import Settings
 from tallymark.store import open_store
 from tallymark.store.model import Ledger, Stretch, StretchResult
@@ -28,7 +29,7 @@ def planning(tmp_path, build):
     yield plan, store, writer
     writer.close()
     store.close()
-    for cached in (source.open_log, source._sink, source._registry):
+    for cached in (plans.open_log, plans._sink, plans._registry):
         cached.cache_clear()
 
 
@@ -62,7 +63,7 @@ def test_what_another_driver_applied_is_clipped_from_the_plan(planning):
     end = reader.latestOffset(start)
     apply(store, writer.identity, 0, 0, 3)
     apply(store, writer.identity, 1, 0, 2)
-    stretches = [task.stretch for task in reader.partitions(start, end)]
+    stretches = [partition.value.stretch for partition in reader.partitions(start, end)]
     assert stretches == [Stretch(1, 2, 3), *(Stretch(partition, 0, 3) for partition in range(2, 12))]
 
 
@@ -92,9 +93,9 @@ def test_live_meters_travel_with_each_task_and_can_be_narrowed(planning):
     plan, _, _ = planning
     reader = StretchStream(encode_plan(plan))
     start = reader.initialOffset()
-    (task, *_) = reader.partitions(start, reader.latestOffset(start))
-    assert [meter.meter_id for meter in task.live.meters] == [1, 2]
-    (bare, *_) = source.tasks(Plan(**{**vars(plan), "only_meters": frozenset()}), [Stretch(0, 0, 1)])
+    (partition, *_) = reader.partitions(start, reader.latestOffset(start))
+    assert [meter.meter_id for meter in partition.value.live.meters] == [1, 2]
+    (bare, *_) = plans.tasks(Plan(**{**vars(plan), "only_meters": frozenset()}), [Stretch(0, 0, 1)])
     assert bare.live.meters == ()
 
 

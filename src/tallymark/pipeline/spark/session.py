@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tallymark.pipeline.java import java_home
-from tallymark.pipeline.source import TallymarkSource
+from tallymark.pipeline.spark.java import java_home
+from tallymark.pipeline.spark.source import TallymarkSource
 from tallymark.settings import Settings
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from tallymark.events import frame
 from tallymark.log.protocol import Record
-from tallymark.pipeline.claims import Ids, Times
-from tallymark.pipeline.needs import Needs
-from tallymark.pipeline.properties import property_columns
+from tallymark.pipeline.counting.claims import Ids, Times
+from tallymark.pipeline.counting.needs import Needs
+from tallymark.pipeline.counting.properties import property_columns
 from tallymark.store.model import DeadLetter
 
 Column = Any  # a pyarrow array, in one piece or several, of whatever type

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from tallymark.pipeline.claims import Claims
-from tallymark.pipeline.count import Counted, count, count_without_those_that_fail
-from tallymark.pipeline.history import LogHistory
-from tallymark.pipeline.source import Task, open_deposits, open_log
+from tallymark.pipeline.counting.claims import Claims
+from tallymark.pipeline.counting.count import Counted, count, count_without_those_that_fail
+from tallymark.pipeline.counting.history import LogHistory
+from tallymark.pipeline.counting.plan import Task, open_deposits, open_log
 from tallymark.store import deltas
 from tallymark.store.model import RegisteredMeter, StretchResult
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tallymark.events import frame
-from tallymark.pipeline import decode
-from tallymark.pipeline.needs import needs
+from tallymark.pipeline.counting import decode
+from tallymark.pipeline.counting.needs import needs
 
 SNAPSHOTS = {"name": "m", "event": "metrics", "by": ["server"], "each": "values"}
 

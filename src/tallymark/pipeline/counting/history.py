@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from tallymark.log.protocol import LogDamaged, LogReader, Record
-from tallymark.pipeline.claims import Ids
-from tallymark.pipeline.decode import ids_of
+from tallymark.pipeline.counting.claims import Ids
+from tallymark.pipeline.counting.decode import ids_of
 
 logger = logging.getLogger("tallymark.pipeline")
 

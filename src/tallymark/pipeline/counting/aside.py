@@ -21,9 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tallymark.events import frame
-from tallymark.pipeline.claims import CLOCKS_MS, Claims
-from tallymark.pipeline.decode import Decoded, Resend
-from tallymark.pipeline.ids import Times
+from tallymark.pipeline.counting.claims import CLOCKS_MS, Claims
+from tallymark.pipeline.counting.decode import Decoded, Resend
+from tallymark.pipeline.counting.ids import Times
 from tallymark.store.model import MAYBE_DUPLICATE, DeadLetter
 
 # A collector appends nothing that has waited for more than 30 s (`collector.commit.MOST_WAIT_S`); the rest is for the

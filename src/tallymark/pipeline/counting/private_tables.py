@@ -4,7 +4,7 @@ Spark may give a partition to another worker meanwhile. A table that was not ask
 that still counts, and is dropped.
 """
 
-from tallymark.pipeline.claim_table import ClaimTable
+from tallymark.pipeline.counting.claim_table import ClaimTable
 
 
 class PrivateTables:

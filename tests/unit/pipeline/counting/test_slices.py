@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tallymark.pipeline import count as counting
-from tallymark.pipeline import decode as decoding
-from tallymark.pipeline.needs import needs
+from tallymark.pipeline.counting import count as counting
+from tallymark.pipeline.counting import decode as decoding
+from tallymark.pipeline.counting.needs import needs
 from tallymark.store import deltas
 
 GAUGES = {"name": "gauges", "event": "metrics", "by": ["server"], "each": "values", "compute": ["sum", "min", "max"]}
