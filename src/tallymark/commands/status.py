@@ -7,10 +7,11 @@ from tallymark.client.transport import HttpTransport
 from tallymark.commands.command import Command, CommandFailed
 from tallymark.commands.output import cell, print_json
 from tallymark.commands.service import add_url, ask, connect
+from tallymark.ledger import OUTCOMES
 
 POSITIONS = ("end", "synced", "applied", "behind")
 SHOWN_PARTITIONS = 4
-TERMS = ("counted", "duplicate", "dead", "aside", "unmatched", "in_flight")
+TERMS = (*(term.name for term in OUTCOMES), "in_flight")
 
 
 def _run(arguments: argparse.Namespace) -> int:

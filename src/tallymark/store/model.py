@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tallymark.ledger import Ledger as Ledger
 from tallymark.meters.model import BUILT_IN, Meter
 
 
@@ -42,35 +43,6 @@ class LiveMeters:
     meters: tuple[RegisteredMeter, ...]
     broken: tuple[RegisteredMeter, ...] = ()
     """those that would count if they were not broken: what they miss is counted"""
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """What became of the events of some stretch: accepted = counted + duplicate + dead + aside + unmatched."""
-
-    accepted: int = 0
-    counted: int = 0
-    duplicate: int = 0
-    dead: int = 0
-    aside: int = 0
-    unmatched: int = 0
-    late: int = 0
-    """of the counted: older than an hour when received; for information, not a term of the sum"""
-
-    @property
-    def missing(self) -> int:
-        return self.accepted - self.counted - self.duplicate - self.dead - self.aside - self.unmatched
-
-    def __add__(self, other: "Ledger") -> "Ledger":
-        return Ledger(
-            self.accepted + other.accepted,
-            self.counted + other.counted,
-            self.duplicate + other.duplicate,
-            self.dead + other.dead,
-            self.aside + other.aside,
-            self.unmatched + other.unmatched,
-            self.late + other.late,
-        )
 
 
 MOST_LOOKED_AT = 10_000

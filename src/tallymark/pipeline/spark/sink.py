@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tallymark import telemetry
+from tallymark.ledger import OUTCOMES
 from tallymark.store.model import StretchResult
 from tallymark.store.protocol import Sink
 
@@ -15,9 +16,7 @@ APPLY_SECONDS = telemetry.histogram("tallymark_pipeline_apply_seconds", "time of
 MISSED = telemetry.counter(
     "tallymark_pipeline_missed_total", "events that a broken meter did not look at, once for each such meter"
 )
-OUTCOMES = ("counted", "duplicate", "dead", "aside", "unmatched")
-for _outcome in OUTCOMES:
-    EVENTS.labels(_outcome)
+_OUTCOMES = {term.name: EVENTS.labels(term.name) for term in OUTCOMES}
 
 
 class BatchSink:
@@ -45,8 +44,8 @@ class BatchSink:
             applied = self._store.apply(results, now_ms=self._clock_ms())
         BATCHES.inc()
         for result in applied:
-            for outcome in OUTCOMES:
-                EVENTS.labels(outcome).inc(getattr(result.ledger, outcome))
+            for name, events in _OUTCOMES.items():
+                events.inc(getattr(result.ledger, name))
             MISSED.inc(sum(result.missed.values()))
 
 

@@ -35,8 +35,8 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     """Where a partition is, and what became of its events so far."""
 
     following: int
-    ledger: tuple[int, int, int, int, int, int, int] | None = None
-    """None where a partition has only begun"""
+    ledger: tuple[int, ...] | None = None
+    """`Ledger.numbers`; None if the partition has a position but no events yet"""
 
 
 _STANDING = msgspec.msgpack.Decoder(Standing)
@@ -127,7 +127,7 @@ def positions(page: Page) -> dict[int, int]:
 
 def ledgers(page: Page) -> dict[int, Ledger]:
     found = standings(page).items()
-    return {partition: Ledger(*standing.ledger) for partition, standing in found if standing.ledger is not None}
+    return {partition: Ledger.of(standing.ledger) for partition, standing in found if standing.ledger is not None}
 
 
 def standings(page: Page) -> dict[int, Standing]:
@@ -164,7 +164,7 @@ def _batch(
     for result in fresh:
         partition, start = result.stretch.partition, result.stretch.start
         ledger = known[partition] = known.get(partition, Ledger()) + result.ledger
-        put[PARTITION, partition, 0] = msgspec.msgpack.encode(Standing(result.stretch.end, astuple(ledger)))
+        put[PARTITION, partition, 0] = msgspec.msgpack.encode(Standing(result.stretch.end, ledger.numbers))
         for meter_id in result.meter_ids:
             _note_first(page, put, (LIVE, meter_id, partition), start)
         for meter_id, reason in result.broken.items():

@@ -14,6 +14,7 @@ from tallymark.store.model import Lag, Ledger, Marks, RegisteredMeter, label_col
 from tallymark.store.question import Question
 from tallymark.store.sqlite.journal import entries
 from tallymark.store.sqlite.labels import LabelTables
+from tallymark.store.sqlite.ledger import read_ledgers
 from tallymark.store.sqlite.marks import read_folding
 from tallymark.store.sqlite.positions import EVENTS, read_positions
 from tallymark.store.sqlite.question import statement_for
@@ -55,7 +56,7 @@ class SqliteSnapshot:
         return self.marks.journal_end
 
     def ledger(self) -> dict[int, Ledger]:
-        return {partition: Ledger(*terms) for partition, *terms in self._connection.execute("SELECT * FROM ledger")}
+        return read_ledgers(self._connection)
 
     def applied(self) -> dict[int, int]:
         return read_positions(self._connection, EVENTS)

@@ -7,6 +7,7 @@ from pathlib import Path
 from tallymark.store.format import VERSION, newer
 from tallymark.store.grains import EARLIEST_S, GRAINS, LATEST_S, ROLLED
 from tallymark.store.protocol import StoreError
+from tallymark.store.sqlite import ledger
 from tallymark.store.sqlite.connection import Connect, Connections, writing
 from tallymark.store.sqlite.migrations import read_version, upgrade
 from tallymark.store.sqlite.registry import add_due, due
@@ -31,9 +32,7 @@ _TABLES = (
     "CREATE TABLE journal (partition INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,"
     " sequence INTEGER NOT NULL, applied_ms INTEGER NOT NULL, deltas BLOB NOT NULL, UNIQUE (partition, start))",
     "CREATE INDEX journal_in_order ON journal (sequence)",
-    "CREATE TABLE ledger (partition INTEGER PRIMARY KEY, accepted INTEGER NOT NULL, counted INTEGER NOT NULL,"
-    " duplicate INTEGER NOT NULL, dead INTEGER NOT NULL, aside INTEGER NOT NULL, unmatched INTEGER NOT NULL,"
-    " late INTEGER NOT NULL)",
+    ledger.TABLE,
     "CREATE TABLE lags (sequence INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, events INTEGER NOT NULL,"
     " p50 REAL NOT NULL, p95 REAL NOT NULL, p99 REAL NOT NULL, highest REAL NOT NULL)",
     "CREATE INDEX lags_by_time ON lags (at_ms)",

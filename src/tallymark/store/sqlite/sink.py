@@ -4,9 +4,10 @@ import sqlite3
 from collections.abc import Sequence
 
 from tallymark.store.lags import lag_of
-from tallymark.store.model import Ledger, StretchResult
+from tallymark.store.model import StretchResult
 from tallymark.store.sqlite import positions
 from tallymark.store.sqlite.connection import Connections, writing
+from tallymark.store.sqlite.ledger import add_to_ledger
 from tallymark.store.sqlite.letters import add_letters
 from tallymark.store.sqlite.marks import add_to_mark, read_mark
 
@@ -55,7 +56,7 @@ class SqliteSink:
                 "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?)",
                 (stretch.partition, stretch.start, stretch.end, sequence, now_ms, result.deltas),
             )
-            _add_to_ledger(connection, stretch.partition, result.ledger)
+            add_to_ledger(connection, stretch.partition, result.ledger)
             add_letters(connection, result.dead, now_ms=now_ms)
             self._note_live(connection, result)
             _note_broken(connection, result)
@@ -101,22 +102,3 @@ def _note_missed(connection: sqlite3.Connection, result: StretchResult) -> None:
         )
         if lengthened.rowcount == 0:
             connection.execute("INSERT INTO gaps VALUES (?, ?, ?, ?, ?)", (meter_id, partition, first, end, missed))
-
-
-def _add_to_ledger(connection: sqlite3.Connection, partition: int, ledger: Ledger) -> None:
-    connection.execute(
-        """INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-           accepted = accepted + excluded.accepted, counted = counted + excluded.counted,
-           duplicate = duplicate + excluded.duplicate, dead = dead + excluded.dead, aside = aside + excluded.aside,
-           unmatched = unmatched + excluded.unmatched, late = late + excluded.late""",
-        (
-            partition,
-            ledger.accepted,
-            ledger.counted,
-            ledger.duplicate,
-            ledger.dead,
-            ledger.aside,
-            ledger.unmatched,
-            ledger.late,
-        ),
-    )
