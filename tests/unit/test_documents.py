@@ -19,6 +19,7 @@ from tallymark.events.bodies import Delivery
 from tallymark.events.clocks import Clocks
 from tallymark.events.refusals import CODES
 from tallymark.events.validation import validate
+from tallymark.ledger import OUTCOMES
 from tallymark.meters import matches, parse
 from tallymark.meters.file import loads
 from tallymark.query import api
@@ -187,6 +188,15 @@ def test_metrics_that_are_named_exist() -> None:
     for page, text in PAGES.items():
         for name in re.findall(r"\btallymark_\w+", text):
             assert f"| `{name}` |" in PAGES["docs/metrics.md"], f"{page} names {name}"
+
+
+def test_the_account_in_the_documents_has_every_outcome() -> None:
+    equation = f"accepted = {' + '.join(term.name for term in OUTCOMES)} + in flight"
+    for page, text in PAGES.items():
+        for found in re.findall(r"accepted = counted[\w+ ]+in flight", text):
+            assert found == equation, page
+    assert equation in PAGES["docs/guarantees.md"]
+    assert equation in PAGES["docs/architecture.md"]
 
 
 def test_every_command_is_documented() -> None:

@@ -5,19 +5,19 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from tallymark import dashboard, problems, telemetry
+from tallymark.fidelity.rates import Rates
+from tallymark.fidelity.roles import full_name, roles
+from tallymark.fidelity.status import status
 from tallymark.http import APPLIED, Problem, decode_positions
 from tallymark.query import dead_letters, meters_api, openapi, question, questions
 from tallymark.query.answer import NOT_STORED, Answer, json_answer
 from tallymark.query.cache import Computed, Positions
 from tallymark.query.meters_api import known_meter
 from tallymark.query.parameters import Pairs
-from tallymark.query.pulse import Pulse
 from tallymark.query.question import Question
 from tallymark.query.retrying import of_a_moment
-from tallymark.query.roles import roles, spoken
 from tallymark.query.routes import Request, Route, Routes
 from tallymark.query.sources import Sources
-from tallymark.query.status import status
 from tallymark.settings import QuerySettings
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Store
@@ -25,7 +25,7 @@ from tallymark.store.protocol import Store
 METER = "/v1/meters/{name}"
 
 
-def routes(sources: Sources, pulse: Pulse, *, is_stopping: Callable[[], bool] = lambda: False) -> Routes:
+def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = lambda: False) -> Routes:
     """The whole table."""
     table = [
         Route("GET", "/v1/meters", "every meter", _plain(lambda: meters_api.list_meters(sources))),
@@ -50,7 +50,7 @@ def routes(sources: Sources, pulse: Pulse, *, is_stopping: Callable[[], bool] = 
             filters=True,
             content="text/event-stream",
         ),
-        Route("GET", "/v1/status", "is anything late or lost?", _plain(lambda: status(sources, pulse))),
+        Route("GET", "/v1/status", "is anything late or lost?", _plain(lambda: status(sources, rates))),
         Route(
             "GET",
             "/v1/dlq",
@@ -151,7 +151,7 @@ def _ready(sources: Sources, is_stopping: Callable[[], bool]) -> dict[str, Any]:
         "ready": True,
         "store": "answers",
         "applied": applied,
-        "roles": {spoken(each): each["state"] for each in alive},
+        "roles": {full_name(each): each["state"] for each in alive},
     }
 
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from tallymark.events.frame import FrameError
+from tallymark.events.moments import rfc3339_ms
 from tallymark.events.refusals import CODES
 from tallymark.http import Problem
 from tallymark.query.frame_rows import rows, rows_in_a_child
-from tallymark.query.moments import spoken_ms
 from tallymark.query.nearest import hint
 from tallymark.query.parameters import Given, Pairs, sort_out
 from tallymark.query.sources import Sources
@@ -92,7 +92,7 @@ def _summary(letter: LetterSummary) -> dict[str, Any]:
     place = {} if letter.offset < 0 else {"partition": letter.partition, "offset": letter.offset}
     return {
         "id": letter.letter_id,
-        "time": spoken_ms(letter.at_ms),
+        "time": rfc3339_ms(letter.at_ms),
         "hop": letter.hop,
         "reason": letter.reason,
         "events": letter.events,
@@ -103,7 +103,7 @@ def _summary(letter: LetterSummary) -> dict[str, Any]:
 
 
 def _moment(at_ms: int | None) -> str | None:
-    return None if at_ms is None else spoken_ms(at_ms)
+    return None if at_ms is None else rfc3339_ms(at_ms)
 
 
 def _check(given: Given, name: str, known: tuple[str, ...]) -> None:

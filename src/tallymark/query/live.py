@@ -11,9 +11,9 @@ from typing import Any
 
 import polars as pl
 
+from tallymark.events.moments import rfc3339_s
 from tallymark.http import Problem
 from tallymark.query.answer import encode
-from tallymark.query.moments import spoken_s
 from tallymark.query.values import rows, values
 from tallymark.store import deltas
 from tallymark.store.model import RegisteredMeter
@@ -164,7 +164,7 @@ def _changes(
         labels = dict(zip(registered.labels, series.split("\0"), strict=True)) if registered.labels else {}
         if all(labels[key] in wanted for key, wanted in where):
             value = values(sums, registered.meter.compute, registered.meter)
-            changes.append({"labels": labels, "time": spoken_s(bucket_s), **value})
+            changes.append({"labels": labels, "time": rfc3339_s(bucket_s), **value})
     if not changes and not gap:
         return b""
     data = {"meter": registered.meter.name, "version": registered.version, "changes": changes[:MOST_CHANGES]}

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
+from tallymark.events.moments import rfc3339_ms
 from tallymark.http import Problem
 from tallymark.meters import MeterError, from_mapping, to_mapping
-from tallymark.query.moments import spoken_ms
 from tallymark.query.nearest import hint
 from tallymark.query.sources import Sources
 from tallymark.store.model import RegisteredMeter
@@ -25,7 +25,7 @@ def known_meter(registry: Registry, name: str) -> RegisteredMeter:
 
 
 def list_meters(sources: Sources) -> dict[str, Any]:
-    return {"meters": [spoken(meter) for meter in sources.store.meters()]}
+    return {"meters": [to_json(meter) for meter in sources.store.meters()]}
 
 
 def get_meter(sources: Sources, name: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def get_meter(sources: Sources, name: str) -> dict[str, Any]:
         {"partition": gap.partition, "start": gap.start, "end": gap.end, "missed": gap.missed}
         for gap in sources.store.gaps(found.meter_id)
     ]
-    return {**spoken(found), "gaps": gaps}
+    return {**to_json(found), "gaps": gaps}
 
 
 def put_meter(sources: Sources, name: str, body: bytes) -> tuple[int, dict[str, Any]]:
@@ -43,10 +43,10 @@ def put_meter(sources: Sources, name: str, body: bytes) -> tuple[int, dict[str, 
     before = {known.meter.name: known for known in sources.store.meters()}.get(name)
     if before is not None and before.built_in:
         if meter == before.meter:
-            return 200, {**spoken(before), "note": "nothing changed"}
+            return 200, {**to_json(before), "note": "nothing changed"}
         raise _built_in(name, "redefined")
     after = sources.store.put_meter(meter, now_ms=sources.clock_ms())
-    return (201 if before is None else 200), {**spoken(after), "note": _note(before, after)}
+    return (201 if before is None else 200), {**to_json(after), "note": _note(before, after)}
 
 
 def delete_meter(sources: Sources, name: str) -> dict[str, Any]:
@@ -60,16 +60,16 @@ def delete_meter(sources: Sources, name: str) -> dict[str, Any]:
 def resume_meter(sources: Sources, name: str) -> dict[str, Any]:
     before = known_meter(sources.store, name)
     after = sources.store.resume_meter(name)
-    return {**spoken(after), "note": _resumed(before, after)}
+    return {**to_json(after), "note": _resumed(before, after)}
 
 
-def spoken(registered: RegisteredMeter) -> dict[str, Any]:
+def to_json(registered: RegisteredMeter) -> dict[str, Any]:
     """The definition as users write it, with its version and state."""
     return {
         **to_mapping(registered.meter),
         "labels": list(registered.labels),
         "version": registered.version,
-        "created": spoken_ms(registered.created_ms) if registered.created_ms else None,
+        "created": rfc3339_ms(registered.created_ms) if registered.created_ms else None,
         "built_in": registered.built_in,
         "broken": registered.broken,
         "missed": registered.missed,

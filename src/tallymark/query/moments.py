@@ -1,4 +1,4 @@
-"""Moments of time: as users write them, and as answers print them."""
+"""Moments of time as users write them."""
 
 import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -56,14 +56,3 @@ def _parse(text: str, *, now_ms: int, zone: tzinfo) -> int | None:
 def to_ms(moment: datetime) -> int:
     """Whole milliseconds, rounded down; without a detour over floats."""
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def spoken_ms(moment_ms: int) -> str:
-    """RFC 3339 in UTC with milliseconds."""
-    seconds, rest = divmod(moment_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
-
-
-def spoken_s(moment_s: int) -> str:
-    """RFC 3339 in UTC, whole seconds."""
-    return datetime.fromtimestamp(moment_s, UTC).isoformat().removesuffix("+00:00") + "Z"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from tallymark.events.moments import rfc3339_ms, rfc3339_s
 from tallymark.http import Problem
 from tallymark.query import moments, steps
 from tallymark.query.nearest import hint
@@ -29,8 +30,8 @@ class Range:
     end_s: int | None
     widened: bool
 
-    def spoken(self) -> dict[str, object]:
-        start, end = (None if each is None else moments.spoken_s(each) for each in (self.start_s, self.end_s))
+    def to_json(self) -> dict[str, object]:
+        start, end = (None if each is None else rfc3339_s(each) for each in (self.start_s, self.end_s))
         return {"from": start, "to": end, "widened": self.widened}
 
 
@@ -209,8 +210,8 @@ def _last_hour(given: Given, now_ms: int, zone: tzinfo) -> tuple[int, int]:
 
 def _check_order(start_ms: int, end_ms: int) -> None:
     if start_ms >= end_ms:
-        spoken = f"from = {moments.spoken_ms(start_ms)} is not before to = {moments.spoken_ms(end_ms)}"
-        raise Problem(400, "empty_range", f"{spoken}; ranges are [from, to)", parameter="from")
+        order = f"from = {rfc3339_ms(start_ms)} is not before to = {rfc3339_ms(end_ms)}"
+        raise Problem(400, "empty_range", f"{order}; ranges are [from, to)", parameter="from")
 
 
 def _range(edges: steps.Edges, start_ms: int, end_ms: int) -> Range:

@@ -7,11 +7,11 @@ from typing import Any
 import polars as pl
 
 from tallymark.aggregates import columns
+from tallymark.events.moments import rfc3339_s
+from tallymark.fidelity.freshness import Freshness, freshness
 from tallymark.query import question as understood
 from tallymark.query.answer import json_answer
 from tallymark.query.cache import Computed
-from tallymark.query.freshness import Freshness, freshness
-from tallymark.query.moments import spoken_s
 from tallymark.query.question import Question
 from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
@@ -168,7 +168,7 @@ def _points(buckets: dict[int, Row], question: Question, edges: Edges, fresh: Fr
         value = empty if fresh.is_complete(end_s) else not_known
         if start_s in buckets:
             value = values(buckets[start_s], functions, meter)
-        points.append({"time": spoken_s(start_s), **value})
+        points.append({"time": rfc3339_s(start_s), **value})
     return points
 
 
@@ -181,8 +181,8 @@ def _computed(question: Question, fresh: Freshness, rest: Mapping[str, Any] | No
         "meter": meter.meter.name,
         "where": {key: list(wanted) for key, wanted in question.where.items()},
         **found,
-        "range": question.range.spoken(),
-        "freshness": fresh.spoken(meter_version=meter.version),
+        "range": question.range.to_json(),
+        "freshness": fresh.to_json(meter_version=meter.version),
         **({"broken": meter.broken} if meter.broken else {}),
         **(rest or {}),
     }

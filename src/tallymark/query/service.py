@@ -6,12 +6,13 @@ import logging
 import time
 
 from tallymark import http
+from tallymark.fidelity.log_view import stream
+from tallymark.fidelity.rates import Rates
 from tallymark.query import api
 from tallymark.query.app import make_app
 from tallymark.query.cache import AnswerCache
 from tallymark.query.live import Follower
-from tallymark.query.pulse import Pulse
-from tallymark.query.sources import Sources, stream
+from tallymark.query.sources import Sources
 from tallymark.role import Role
 from tallymark.role.heartbeat import Heartbeat
 from tallymark.settings import Settings
@@ -52,15 +53,15 @@ async def _serve(settings: Settings, role: Role) -> None:
     events, refused = stream(settings, "events"), stream(settings, "dead")
     answers = AnswerCache(ttl_s=settings.query.cache_ttl_s)
     sources = Sources(store, events, refused, settings, clock_ms=lambda: int(time.time() * 1000), answers=answers)
-    pulse = Pulse(sources)
-    desk, app = make_app(sources, api.routes(sources, pulse, is_stopping=stop.is_set))
+    rates = Rates(sources)
+    desk, app = make_app(sources, api.routes(sources, rates, is_stopping=stop.is_set))
     halt = asyncio.Event()
     serving = asyncio.create_task(http.serve(app, host=host, port=port, stop=halt))
     several = settings.store.kind != "sqlite"
     goodbyes = contextlib.ExitStack()
     try:
         await _accepting(host, port, serving)
-        pulse.start()
+        rates.start()
         role.publish_metrics()
         role.announce(f"{host}:{port}")
         if several:
@@ -76,7 +77,7 @@ async def _serve(settings: Settings, role: Role) -> None:
         await asyncio.sleep(LEAVE_S if several else 0.0)
     finally:
         # Streams first: the server waits for open ones.
-        pulse.stop()
+        rates.stop()
         desk.follower.close()
         await _left(desk.follower)
         halt.set()

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tallymark.query.roles import FORGOTTEN_AFTER_MS, roles, spoken
+from tallymark.fidelity.roles import FORGOTTEN_AFTER_MS, full_name, roles
 
 NOW = 1_000_000_000
 
@@ -17,7 +17,7 @@ def announce(folder, file, beat=None):
 
 def found(folder, beats, role):
     return [
-        (spoken(each), each["state"], each["address"])
+        (full_name(each), each["state"], each["address"])
         for each in roles(folder, beats, now_ms=NOW)
         if each["role"] == role
     ]

@@ -1,27 +1,27 @@
-"""How fresh an answer is: through when it is complete, through when it is final, and what is missing."""
+"""How fresh an answer is: through when it is complete, through when it is final, and what it lacks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tallymark.events.moments import rfc3339_ms
+from tallymark.fidelity.log_view import LogView
 from tallymark.log.protocol import Positions
-from tallymark.query.moments import spoken_ms
-from tallymark.query.sources import LogView
 from tallymark.store.protocol import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Of one snapshot of the store."""
+    """How fresh one snapshot of the store is."""
 
     now_ms: int
     complete_through_ms: int | None
-    """everything durable in the log before it is counted; None if nobody can tell"""
+    """everything that was in the log before then is counted; None if unknown"""
     final_through_ms: int | None
-    """no event older than this is still accepted, and all that were are counted"""
+    """events older than this are no longer accepted, and all that were accepted are counted"""
     loss: int | None
     """events that the ledger cannot account for, and in an answer those that its meter missed while it was broken;
-    None once records are gone that nobody has read"""
+    None if unknown, because records were deleted before they were read"""
     applied: Mapping[int, int]
     """partition -> the next offset to apply, at that moment"""
 
@@ -29,10 +29,10 @@ class Freshness:
     def lag_ms(self) -> int | None:
         return None if self.complete_through_ms is None else self.now_ms - self.complete_through_ms
 
-    def spoken(self, *, meter_version: int | None = None) -> dict[str, Any]:
+    def to_json(self, *, meter_version: int | None = None) -> dict[str, Any]:
         answer = {
-            "complete_through": _spoken(self.complete_through_ms),
-            "final_through": _spoken(self.final_through_ms),
+            "complete_through": _moment(self.complete_through_ms),
+            "final_through": _moment(self.final_through_ms),
             "lag_ms": self.lag_ms,
             "loss": self.loss,
             "sources": ["hot"],
@@ -48,9 +48,9 @@ class Freshness:
 def freshness(
     snapshot: Snapshot, events: LogView, *, clock_ms: Callable[[], int], accept_past_s: int, records_lost: bool
 ) -> Freshness:
-    """The snapshot must have been taken before; then the clock is read, and then the log's ends.
+    """How fresh the snapshot is. Read the snapshot first, then the clock, then the ends of the log.
 
-    So whatever was acknowledged before `now_ms` lies below the ends that are compared with the snapshot.
+    In that order, everything acknowledged before `now_ms` lies below the ends that are compared with the snapshot.
     """
     applied, now_ms = snapshot.applied(), clock_ms()
     complete = complete_through(applied, events, now_ms=now_ms, clock_ms=clock_ms)
@@ -62,13 +62,13 @@ def freshness(
 def complete_through(
     applied: Mapping[int, int], events: LogView, *, now_ms: int, clock_ms: Callable[[], int]
 ) -> int | None:
-    """The least over the partitions of: now, or the append time of the first record that is not applied.
+    """Now, or when the first record that is not applied was appended, in whichever partition that was earliest.
 
-    A record that is written and not yet durable is among them: it will be part of the log under its old append time.
+    That includes records that are written but not yet durable: they will be in the log under their old append time.
     """
     positions = events.positions()
     if positions is None:
-        # No log yet, so nothing can be missing from the counts; but counts without a log are of an unknown age.
+        # Without a log nothing can be missing from the counts. But if something was counted, their age is unknown.
         return None if events.is_away or any(applied.values()) else now_ms
     complete = now_ms
     for partition, standing in positions.items():
@@ -78,8 +78,8 @@ def complete_through(
             if appended_ms is None:
                 return None
             came_ms = standing.to_wall_ms(appended_ms)
-            # Append times go on when the clock is set back, and until the next append nobody says by how much: then
-            # they do not tell when something came. Those of several machines may be ahead of ours by as much as their
+            # When the clock is set back, append times go on, and until the next append the difference is unknown: then
+            # they do not tell when something arrived. Those of other machines may be ahead of ours by as much as the
             # clocks differ.
             if came_ms > clock_ms() + events.slack_ms:
                 return None
@@ -88,7 +88,7 @@ def complete_through(
 
 
 def ahead_ms(positions: Mapping[int, Positions], events: LogView, *, now_ms: int) -> int:
-    """How far append time is ahead of the clock, below 0 behind it, where they differ most: after the clock was set."""
+    """How far append time is ahead of the clock in the partition where they differ most; negative if it is behind."""
     found = [0]
     for partition, standing in positions.items():
         newest_ms = events.append_ms(partition, standing.synced - 1) if standing.synced > standing.first else None
@@ -97,5 +97,5 @@ def ahead_ms(positions: Mapping[int, Positions], events: LogView, *, now_ms: int
     return max(found, key=abs)
 
 
-def _spoken(moment_ms: int | None) -> str | None:
-    return None if moment_ms is None else spoken_ms(max(0, moment_ms))
+def _moment(moment_ms: int | None) -> str | None:
+    return None if moment_ms is None else rfc3339_ms(max(0, moment_ms))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallymark.fidelity.log_view import REST, StreamView
 from tallymark.log.protocol import LogUnreachable, Outgoing, Positions
-from tallymark.query.sources import REST, StreamView
 from tallymark.store.model import Ledger
 from tallymark.testing import MemoryLog
 
@@ -100,7 +100,7 @@ def test_while_the_log_does_not_answer_nobody_claims_to_know_what_waits(quiet):
     quiet.log.away = True
     told = quiet.ask("/v1/status")
     assert (told["accepted"], told["in_flight"], told["received"], told["counted"]) == (None, None, None, 5)
-    assert "the log cannot be read, so nobody knows how fresh the counts are" in told["problems"]
+    assert "the log cannot be read, so it is unknown how fresh the counts are" in told["problems"]
     answer = quiet.ask("/v1/meters/views/total")
     assert answer["value"] == {"count": 0}
     assert answer["freshness"]["lag_ms"] is None
@@ -112,18 +112,18 @@ def test_nor_when_nothing_was_ever_counted(quiet):
     assert (told["in_flight"], told["freshness"]["complete_through"]) == (None, None)
 
 
-def test_the_pulse_has_a_gap_then(quiet):
+def test_the_rates_have_a_gap_then(quiet):
     quiet.store.positions = {0: 1}
     for away in (False, True, False):
         quiet.log.away = away
-        quiet.pulse.take()
+        quiet.rates.take()
         quiet.now_ms += 1000
-    assert len(quiet.pulse.recent()) == 1
+    assert len(quiet.rates.recent()) == 1
 
 
 def test_a_log_that_keeps_people_waiting_is_left_alone_for_a_while(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("tallymark.query.sources.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tallymark.fidelity.log_view.time.monotonic", lambda: now[0])
     log = QuietLog(1)
     view = StreamView(lambda: log)
 
@@ -143,7 +143,7 @@ def test_a_log_that_keeps_people_waiting_is_left_alone_for_a_while(monkeypatch):
 
 
 def test_one_question_that_a_silent_log_keeps_waiting_does_not_hold_up_the_others(monkeypatch):
-    monkeypatch.setattr("tallymark.query.sources.MOST_WAIT_S", 0.01)
+    monkeypatch.setattr("tallymark.fidelity.log_view.MOST_WAIT_S", 0.01)
     log, reached, go = QuietLog(1), threading.Event(), threading.Event()
     view = StreamView(lambda: log)
 

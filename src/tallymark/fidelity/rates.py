@@ -1,4 +1,4 @@
-"""The pulse: events accepted and applied in each of the last seconds, so that a chart is there when a page opens."""
+"""Rates: events accepted and applied in each of the last two minutes' seconds, so that a page opens with a chart."""
 
 import logging
 import threading
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from tallymark.query.account import intake
-from tallymark.query.sources import Sources
-from tallymark.store.model import Ledger
+from tallymark.fidelity.account import intake
+from tallymark.fidelity.evidence import Evidence
+from tallymark.ledger import Ledger
 
-KEEP = 121
+KEPT_READINGS = 121
 INTERVAL_S = 1.0
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Reading:
     """The running totals at one moment."""
 
     at_ms: int
@@ -26,32 +26,31 @@ class Beat:
     applied: int
 
 
-class Pulse:
-    """Takes a reading a second: one small query, nothing that grows."""
+class Rates:
+    """Takes a reading a second: one small query, bounded memory."""
 
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
-        self._beats: deque[Beat] = deque(maxlen=KEEP)
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._readings: deque[Reading] = deque(maxlen=KEPT_READINGS)
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="pulse", daemon=True).start()
+        threading.Thread(target=self._run, name="rates", daemon=True).start()
 
     def stop(self) -> None:
         self._stopped.set()
 
     def take(self) -> None:
-        with self._sources.store.snapshot() as snapshot:
+        with self._evidence.store.snapshot() as snapshot:
             ledger, applied = sum(snapshot.ledger().values(), Ledger()), snapshot.applied()
-        accepted = intake(ledger, applied, self._sources.events).accepted
-        if accepted is not None:  # else nobody can tell now, and the chart has a gap
-            self._beats.append(Beat(self._sources.clock_ms(), accepted, ledger.accepted))
+        accepted = intake(ledger, applied, self._evidence.events).accepted
+        if accepted is not None:  # else it is unknown, and the chart has a gap
+            self._readings.append(Reading(self._evidence.clock_ms(), accepted, ledger.accepted))
 
     def recent(self) -> list[dict[str, Any]]:
-        """Rates between readings, oldest first."""
-        beats = list(self._beats)
+        """Events per second between readings, oldest first."""
         rates = []
-        for before, after in pairwise(beats):
+        for before, after in pairwise(list(self._readings)):
             seconds = (after.at_ms - before.at_ms) / 1000
             if seconds > 0:
                 accepted, applied = after.accepted - before.accepted, after.applied - before.applied

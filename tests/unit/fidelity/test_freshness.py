@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallymark.fidelity.freshness import complete_through
+from tallymark.fidelity.log_view import StreamView
+from tallymark.fidelity.lost import CHECK_EVERY_S, LostRecords
 from tallymark.log.protocol import LogLost, Outgoing
-from tallymark.query.freshness import complete_through
-from tallymark.query.lost import LOOK_S, LostRecords
-from tallymark.query.sources import StreamView
 from tallymark.store.model import Ledger
 from tallymark.testing import MemoryLog
 
@@ -138,10 +138,10 @@ def test_the_store_is_asked_for_lost_records_only_now_and_then(desk):
     for _ in range(3):
         assert not lost.known(desk.store)
     desk.store.letters = {("pipeline", "lost_by_retention"): 0}
-    now[0] += LOOK_S
+    now[0] += CHECK_EVERY_S
     assert lost.known(desk.store)
     assert lost.known(desk.store)
-    assert looks == [0.0, LOOK_S]
+    assert looks == [0.0, CHECK_EVERY_S]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50)), max_size=40), st.data())

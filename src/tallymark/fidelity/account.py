@@ -1,42 +1,58 @@
-"""The account of events: accepted, refused and in flight, from the store and from how far the log has come."""
+"""The account of events: received = accepted + refused, accepted = the outcomes of the ledger + in flight."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tallymark.fidelity.evidence import Evidence
+from tallymark.fidelity.log_view import LogView
+from tallymark.ledger import NOTES, OUTCOMES, Ledger
 from tallymark.log.protocol import Positions
-from tallymark.query.sources import LogView
-from tallymark.store.model import Ledger
 from tallymark.store.protocol import Store, StoreUnreachable, WrongLog
 
-# A keeper that takes letters in moves its position and the counts between two looks; one look at rest is enough.
-LOOKS = 5
+# A keeper that is taking letters in moves its position and the counts between two reads; one read in peace is enough.
+MOST_READS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What the log has taken and what of it waits; None where the log does not answer, so that nobody can tell."""
+    """What the log has accepted and how much of it waits to be counted; None while the log does not answer."""
 
     accepted: int | None
     in_flight: int | None
 
 
+def account(ledger: Ledger, applied: Mapping[int, int], evidence: Evidence) -> dict[str, int | None]:
+    """Every term by name; None if unknown. `ledger` and `applied` are as for `intake`."""
+    taken = intake(ledger, applied, evidence.events)
+    turned_away = refused(evidence.store, evidence.refused)
+    return {
+        "received": None if turned_away is None or taken.accepted is None else taken.accepted + turned_away,
+        "accepted": taken.accepted,
+        "refused": turned_away,
+        **{term.name: getattr(ledger, term.name) for term in OUTCOMES},
+        "in_flight": taken.in_flight,
+        "missing": ledger.missing,
+        **{term.name: getattr(ledger, term.name) for term in NOTES},
+    }
+
+
 def intake(ledger: Ledger, applied: Mapping[int, int], events: LogView) -> Intake:
-    """`ledger` and `applied` must be of one snapshot, and taken before: then what is counted was accepted."""
+    """Both must come from one snapshot that is older than this call: then everything counted was accepted before."""
     positions = events.positions()
     if positions is None:
-        # No log yet is an empty one; a log from which events were counted and which is now silent may hold more.
+        # A log that does not exist yet is empty. One that was read before and is now silent may hold more.
         unknown = events.is_away or any(applied.values())
         return Intake(None, None) if unknown else Intake(ledger.accepted, 0)
-    told = [each.events for each in positions.values() if each.events is not None]
-    if len(told) == len(positions):
-        accepted = max(ledger.accepted, sum(told))
+    known = [each.events for each in positions.values() if each.events is not None]
+    if len(known) == len(positions):
+        accepted = max(ledger.accepted, sum(known))
         return Intake(accepted, accepted - ledger.accepted)
     waiting = _waiting(applied, positions, events)
     return Intake(None, None) if waiting is None else Intake(ledger.accepted + waiting, waiting)
 
 
 def _waiting(applied: Mapping[int, int], positions: Mapping[int, Positions], events: LogView) -> int | None:
-    """Events between what is applied and the log's end: exactly 0 if nothing waits, whatever the log can tell."""
+    """Events between what is applied and the end of the log; 0 only if nothing waits."""
     waiting = 0
     for partition, standing in positions.items():
         start = max(applied.get(partition, 0), standing.first)
@@ -49,12 +65,12 @@ def _waiting(applied: Mapping[int, int], positions: Mapping[int, Positions], eve
 
 
 def refused(store: Store, dead: LogView) -> int | None:
-    """Events that collectors refused, since the log was made; None if nobody can tell now."""
+    """Events that collectors have refused since the log was made; None if unknown."""
     positions = dead.positions()
     if positions is None:
         return None
-    told = [each.events for each in positions.values() if each.events is not None]
-    return sum(told) if len(told) == len(positions) else _refused_in_part(store, dead)
+    known = [each.events for each in positions.values() if each.events is not None]
+    return sum(known) if len(known) == len(positions) else _refused_in_part(store, dead)
 
 
 def _refused_in_part(store: Store, dead: LogView) -> int | None:
@@ -64,14 +80,14 @@ def _refused_in_part(store: Store, dead: LogView) -> int | None:
         return None
     try:
         position = store.letters_position(identity)
-        for _ in range(LOOKS):
+        for _ in range(MOST_READS):
             counts = store.dead_letter_counts()
             before, position = position, store.letters_position(identity)
             if before == position:
                 break
     except (WrongLog, StoreUnreachable):
         return None
-    # Read again: the stream's end must not lie before the keeper's position.
+    # Read again: the end of the stream must not lie before the keeper's position.
     waiting = _waiting({0: position}, dead.positions() or {}, dead)
     taken = sum(events for (hop, _), events in counts.items() if hop == "collector")
     return None if waiting is None else taken + waiting

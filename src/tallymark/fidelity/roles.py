@@ -1,4 +1,4 @@
-"""Which roles are alive: from the run folder of this machine and from their beats in the store."""
+"""Which roles are alive, from this machine's run folder and from the heartbeats in the store."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -15,9 +15,9 @@ Beats = Mapping[str, tuple[int, dict[str, Any]]]
 
 
 def roles(run_folder: Path, beats: Beats, *, now_ms: int) -> list[dict[str, Any]]:
-    """One entry an instance, in the order of the data's way: running, silent or absent.
+    """One entry per instance, in the order of the data flow: running, silent or absent.
 
-    An instance that stopped, or has been silent for an hour, is left out while another one of its role runs.
+    An instance that stopped or has been silent for an hour is left out while another one of its role runs.
     """
     found = []
     for role in ROLES:
@@ -28,15 +28,15 @@ def roles(run_folder: Path, beats: Beats, *, now_ms: int) -> list[dict[str, Any]
     return found
 
 
-def spoken(entry: Mapping[str, Any]) -> str:
-    """`keeper`, or `keeper a` where it has a name."""
+def full_name(entry: Mapping[str, Any]) -> str:
+    """`keeper`, or `keeper a` if the instance has a name."""
     return f"{entry['role']} {entry['instance']}" if entry["instance"] else str(entry["role"])
 
 
 def _instances(
     role: str, run_folder: Path, beats: Beats
 ) -> Iterator[tuple[str | None, dict[str, Any] | None, tuple[int, dict[str, Any]] | None]]:
-    """(name, what it announced on this machine, its last beat)."""
+    """(name, what it announced on this machine, its last heartbeat)"""
     own = {name: beat for name, beat in beats.items() if name.partition("/")[0] == role}
     files = [run_folder / f"{role}.json", *sorted(run_folder.glob(f"{role}-*.json"))]
     seen = False
@@ -63,13 +63,13 @@ def _entry(
     beat: tuple[int, dict[str, Any]] | None,
     now_ms: int,
 ) -> dict[str, Any]:
-    # A beat from the future was made before the clock was set back, and says nothing about now.
+    # A heartbeat from the future was sent before the clock was set back, and says nothing about now.
     is_from_the_future = beat is not None and beat[0] > now_ms + SILENT_AFTER_MS
     beat_age_ms = None if beat is None or is_from_the_future else max(0, now_ms - beat[0])
     heard = beat_age_ms is not None and beat_age_ms <= SILENT_AFTER_MS
     facts = {} if beat is None else beat[1]
     if found is not None:
-        # It announced itself here and its process lives; one that beats must also go on beating.
+        # It announced itself here and its process is alive; if it sent heartbeats, they must go on.
         excused = beat is None or is_from_the_future or found["ready_ms"] > beat[0]
         state = "running" if heard or excused else "silent"
     elif facts.get("stopped"):
@@ -97,12 +97,12 @@ def _is_gone(entry: Mapping[str, Any]) -> bool:
 
 
 def _announced(place: Path) -> dict[str, Any] | None:
-    """What a role wrote when it became ready, if its process is still there."""
+    """What a role wrote when it became ready, if its process still exists."""
     try:
         found = msgspec.json.decode(place.read_bytes())
         os.kill(found["pid"], 0)
     except PermissionError:
-        pass  # alive, and somebody else's
+        pass  # alive, but owned by another user
     except (OSError, msgspec.DecodeError, KeyError, TypeError, OverflowError):
         return None
     return found if isinstance(found, dict) and isinstance(found.get("ready_ms"), int) else None

@@ -1,0 +1,101 @@
+"""`/v1/status`: is anything late or lost? One document for `tallymark status` and the dashboard."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tallymark import __version__
+from tallymark.fidelity.account import account
+from tallymark.fidelity.evidence import Evidence
+from tallymark.fidelity.freshness import ahead_ms, freshness
+from tallymark.fidelity.lag import events_per_second, recent_lag
+from tallymark.fidelity.lost import are_lost
+from tallymark.fidelity.problems import Findings, problems
+from tallymark.fidelity.rates import Rates
+from tallymark.fidelity.roles import roles
+from tallymark.ledger import Ledger
+from tallymark.log.protocol import Positions
+from tallymark.store.model import RegisteredMeter
+from tallymark.store.protocol import Store
+
+RECENT_MS = 3_600_000
+
+
+def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
+    """Every term of `received = accepted + refused` and `accepted = counted + … + in flight`."""
+    store, settings = evidence.store, evidence.settings
+    letters = store.dead_letter_counts()
+    with store.snapshot() as snapshot:
+        fresh = freshness(
+            snapshot,
+            evidence.events,
+            clock_ms=evidence.clock_ms,
+            accept_past_s=settings.events.accept_past_s,
+            records_lost=are_lost(letters),
+        )
+        now_ms = fresh.now_ms
+        ledger = sum(snapshot.ledger().values(), Ledger())
+        lag, rate = recent_lag(snapshot, now_ms=now_ms), events_per_second(snapshot, now_ms=now_ms)
+    # The log is read after the snapshot, so what is counted is never more than what was accepted.
+    positions = evidence.events.positions() or {}
+    alive, meters = roles(settings.run_folder, store.beats(), now_ms=now_ms), store.meters()
+    document = {
+        "now_ms": now_ms,
+        "tallymark": __version__,
+        **account(ledger, fresh.applied, evidence),
+        "lag_ms": lag,
+        "events_per_second": rate,
+        "recent": rates.recent(),
+        "roles": alive,
+        "meters": _meters(meters),
+        "dead_letters": [{"hop": hop, "reason": reason, "events": events} for (hop, reason), events in letters.items()],
+        "positions": _positions(positions, fresh.applied),
+        "freshness": fresh.to_json(),
+    }
+    found = problems(
+        Findings(
+            alive,
+            ledger,
+            fresh,
+            meters,
+            recent_letters=_recent_letters(store, now_ms=now_ms),
+            log_ahead_ms=ahead_ms(positions, evidence.events, now_ms=now_ms),
+            slack_ms=evidence.events.slack_ms,
+        )
+    )
+    return {"healthy": not found, "problems": found, **document}
+
+
+def _meters(meters: Sequence[RegisteredMeter]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.meter.name,
+            "version": each.version,
+            "labels": list(each.labels),
+            "compute": list(each.meter.compute),
+            "broken": each.broken,
+            "missed": each.missed,
+        }
+        for each in meters
+    ]
+
+
+def _positions(positions: Mapping[int, Positions], applied: Mapping[int, int]) -> list[dict[str, Any]]:
+    """Offsets count records (frames), `events` what they hold; `end` is written, `synced` durable."""
+    return [
+        {
+            "partition": partition,
+            "first": standing.first,
+            "end": standing.end,
+            "synced": standing.synced,
+            "applied": applied.get(partition, 0),
+            "behind": max(0, standing.synced - applied.get(partition, 0)),
+            "events": standing.events,
+        }
+        for partition, standing in sorted(positions.items())
+    ]
+
+
+def _recent_letters(store: Store, *, now_ms: int) -> set[str]:
+    """Reasons for which the pipeline wrote dead letters within the last hour."""
+    last_ms = store.last_dead_letters_ms().items()
+    return {reason for (hop, reason), at_ms in last_ms if hop == "pipeline" and at_ms > now_ms - RECENT_MS}
