@@ -11,6 +11,12 @@ from tallymark.store.protocol import Store, StoreUnreachable, WrongLog
 
 # A keeper that is taking letters in moves its position and the counts between two reads; one read in peace is enough.
 MOST_READS = 5
+SUMMANDS = (
+    *({"name": term.name, "label": term.label, "meaning": term.meaning} for term in OUTCOMES),
+    {"name": "in_flight", "label": "in flight", "meaning": "durable in the log, waiting for the pipeline"},
+    {"name": "missing", "label": "missing", "meaning": "unaccounted for; anything but 0 is a loss"},
+)
+"""what accepted is the sum of, in order, for whoever shows the account to people"""
 
 
 @dataclass(frozen=True, slots=True)

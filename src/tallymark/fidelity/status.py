@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tallymark import __version__
-from tallymark.fidelity.account import account
+from tallymark.fidelity.account import SUMMANDS, account
 from tallymark.fidelity.evidence import Evidence
 from tallymark.fidelity.freshness import ahead_ms, freshness
 from tallymark.fidelity.lag import events_per_second, recent_lag
@@ -42,6 +42,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         "now_ms": now_ms,
         "tallymark": __version__,
         **account(ledger, fresh.applied, evidence),
+        "terms": SUMMANDS,
         "lag_ms": lag,
         "events_per_second": rate,
         "recent": rates.recent(),

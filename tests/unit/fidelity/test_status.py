@@ -38,6 +38,21 @@ def test_both_equations_hold(whole):
     assert told["accepted"] == sum(told[term] for term in terms) == 10
 
 
+def test_the_terms_of_the_sum_are_named_for_whoever_shows_them(whole):
+    told = whole.ask("/v1/status")
+    assert sum(told[term["name"]] for term in told["terms"]) == told["accepted"] == 10
+    assert [term["label"] for term in told["terms"]] == [
+        "counted",
+        "duplicate",
+        "dead letters",
+        "set aside",
+        "in no meter",
+        "in flight",
+        "missing",
+    ]
+    assert all(term["meaning"] for term in told["terms"])
+
+
 def test_positions_lag_and_rate(whole):
     whole.store.lags = [Lag(whole.now_ms - 1000, 500, 100.0, 200.0, 300.0, 400.0)]
     told = whole.ask("/v1/status")

@@ -5,10 +5,6 @@ import { Chart } from "./chart.js";
 const POLL_MS = 1000;
 const TOP_EVERY_MS = 1000;
 const TOP_AT_LEAST_EVERY_MS = 10_000;
-const TERMS = [
-  ["counted", "counted"], ["duplicate", "duplicate"], ["dead", "dead letters"], ["aside", "set aside"],
-  ["unmatched", "in no meter"], ["in_flight", "in flight"], ["missing", "missing"],
-];
 
 const $ = (id) => document.getElementById(id);
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
@@ -78,19 +74,20 @@ function verdict(status) {
 }
 
 function account(status) {
+  const { terms } = status; // what accepted is the sum of
   set("counted", whole.format(status.counted));
-  const accepted = status.accepted ?? TERMS.reduce((sum, [term]) => sum + status[term], 0);
+  const accepted = status.accepted ?? terms.reduce((sum, { name }) => sum + status[name], 0);
   set("accepted", `${number(status.accepted)} accepted`);
-  const rows = TERMS.map(([term, words]) => row(words, status[term], term, term === "missing" && status.missing !== 0));
+  const rows = terms.map(({ name, label }) => row(label, status[name], name, name === "missing" && status.missing !== 0));
   if (status.refused !== null) rows.push(row("refused at the door, not accepted", status.refused, null, false));
   fill($("account").tBodies[0], rows);
-  fill($("bar"), TERMS.filter(([term]) => status[term] > 0).map(([term]) => {
+  fill($("bar"), terms.filter(({ name }) => status[name] > 0).map(({ name }) => {
     const part = make("i");
-    part.dataset.term = term;
-    part.style.width = `${(100 * status[term]) / Math.max(1, accepted)}%`;
+    part.dataset.term = name;
+    part.style.width = `${(100 * status[name]) / Math.max(1, accepted)}%`;
     return part;
   }));
-  $("bar").setAttribute("aria-label", TERMS.map(([term, words]) => `${words} ${number(status[term])}`).join(", "));
+  $("bar").setAttribute("aria-label", terms.map(({ name, label }) => `${label} ${number(status[name])}`).join(", "));
 }
 
 function row(words, value, term, alarm) {
