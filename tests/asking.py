@@ -42,7 +42,7 @@ class Desk:
             StreamView(lambda: self.dead),
             self.settings,
             clock_ms=lambda: self.now_ms,
-            answers=AnswerCache(ttl_s=cache_ttl_s, clock=lambda: self.now_ms / 1000),
+            cache=AnswerCache(ttl_s=cache_ttl_s, clock=lambda: self.now_ms / 1000),
         )
         self.rates = Rates(self.sources)
         self.routes = api.routes(self.sources, self.rates)

@@ -9,12 +9,12 @@ from tallymark.fidelity.rates import Rates
 from tallymark.fidelity.roles import full_name, roles
 from tallymark.fidelity.status import status
 from tallymark.http import APPLIED, Problem, decode_positions
-from tallymark.query import dead_letters, meters_api, openapi, question, questions
+from tallymark.query import answers, dead_letters, meters_api, openapi, parsing
 from tallymark.query.answer import NOT_STORED, Answer, json_answer
 from tallymark.query.cache import Computed, Positions
 from tallymark.query.meters_api import known_meter
 from tallymark.query.parameters import Pairs
-from tallymark.query.question import Question
+from tallymark.query.parsing import Question
 from tallymark.query.retrying import of_a_moment
 from tallymark.query.routes import Request, Route, Routes
 from tallymark.query.sources import Sources
@@ -38,15 +38,15 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             "let a broken meter count again",
             _named(lambda name: meters_api.resume_meter(sources, name)),
         ),
-        _asking("total", "one number of a meter", question.TOTAL, sources, question.total, questions.total),
-        _asking("series", "a meter over time", question.SERIES, sources, question.series, questions.series),
-        _asking("top", "the largest series of a meter", question.TOP, sources, question.top, questions.top),
+        _asking("total", "one number of a meter", parsing.TOTAL, sources, parsing.total, answers.total),
+        _asking("series", "a meter over time", parsing.SERIES, sources, parsing.series, answers.series),
+        _asking("top", "the largest series of a meter", parsing.TOP, sources, parsing.top, answers.top),
         Route(
             "GET",
             f"{METER}/live",
             "changes as they are applied, as server-sent events",
             None,
-            question.LIVE,
+            parsing.LIVE,
             filters=True,
             content="text/event-stream",
         ),
@@ -76,7 +76,7 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
     return Routes(table)
 
 
-class Understand(Protocol):
+class Parse(Protocol):
     """Turns what was asked into a question, or refuses it."""
 
     def __call__(self, meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, limits: QuerySettings) -> Question: ...
@@ -86,16 +86,16 @@ Compute = Callable[[Sources, Question], Computed]
 
 
 def _asking(
-    kind: str, summary: str, parameters: tuple[str, ...], sources: Sources, understand: Understand, compute: Compute
+    kind: str, summary: str, parameters: tuple[str, ...], sources: Sources, parse: Parse, compute: Compute
 ) -> Route:
     def answer(request: Request) -> Answer | Future[Answer]:
         meter = known_meter(sources.store, request.arguments["name"])
         limits = sources.settings.query
-        asked = understand(meter, request.pairs, now_ms=sources.clock_ms(), limits=limits)
+        asked = parse(meter, request.pairs, now_ms=sources.clock_ms(), limits=limits)
         # What cannot be read was not said by a collector of ours: then the answer is computed anew.
         said = request.headers(APPLIED)
         since = {} if said is None else decode_positions(said)
-        return sources.answers.get(
+        return sources.cache.get(
             asked.key(kind),
             lambda: of_a_moment(lambda: compute(sources, asked)),
             fresh=asked.fresh or since is None,

@@ -10,7 +10,7 @@ from typing import Any
 
 from tallymark import telemetry
 from tallymark.http import App, Callers, Problem, Scope
-from tallymark.query import live, question
+from tallymark.query import live, parsing
 from tallymark.query.answer import NOT_STORED, Answer
 from tallymark.query.live import Follower
 from tallymark.query.meters_api import MOST_BODY_BYTES, known_meter
@@ -28,7 +28,7 @@ SAFE = ("x-content-type-options", "nosniff")
 logger = logging.getLogger(__name__)
 
 
-class Desk:
+class Dispatcher:
     """Takes requests in the event loop and has them answered by a few threads."""
 
     def __init__(self, sources: Sources, routes: Routes) -> None:
@@ -94,7 +94,7 @@ class Desk:
 
         def prepare() -> tuple[RegisteredMeter, Any, int]:
             meter = known_meter(self._sources.store, name)
-            return meter, question.live(meter, request.pairs), self._sources.store.journal_end()
+            return meter, parsing.live(meter, request.pairs), self._sources.store.journal_end()
 
         meter, where, end = await self._in_thread(prepare)
         with self.follower.listen(name, where, since=_resume(request, end)) as listener:
@@ -116,13 +116,13 @@ class Desk:
         telemetry.QUERY_LISTENERS.set(self.follower.listeners)
 
 
-def make_app(sources: Sources, routes: Routes) -> tuple[Desk, App]:
-    desk = Desk(sources, routes)
+def make_app(sources: Sources, routes: Routes) -> tuple[Dispatcher, App]:
+    dispatcher = Dispatcher(sources, routes)
 
     async def app(scope: Scope, proto: Any) -> None:
-        await desk.app(scope, proto)
+        await dispatcher.app(scope, proto)
 
-    return desk, app
+    return dispatcher, app
 
 
 async def _body(proto: Any) -> bytes:

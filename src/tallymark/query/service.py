@@ -51,10 +51,10 @@ async def _serve(settings: Settings, role: Role) -> None:
         return
     store = open_store(settings)
     events, refused = stream(settings, "events"), stream(settings, "dead")
-    answers = AnswerCache(ttl_s=settings.query.cache_ttl_s)
-    sources = Sources(store, events, refused, settings, clock_ms=lambda: int(time.time() * 1000), answers=answers)
+    cache = AnswerCache(ttl_s=settings.query.cache_ttl_s)
+    sources = Sources(store, events, refused, settings, clock_ms=lambda: int(time.time() * 1000), cache=cache)
     rates = Rates(sources)
-    desk, app = make_app(sources, api.routes(sources, rates, is_stopping=stop.is_set))
+    dispatcher, app = make_app(sources, api.routes(sources, rates, is_stopping=stop.is_set))
     halt = asyncio.Event()
     serving = asyncio.create_task(http.serve(app, host=host, port=port, stop=halt))
     several = settings.store.kind != "sqlite"
@@ -78,12 +78,12 @@ async def _serve(settings: Settings, role: Role) -> None:
     finally:
         # Streams first: the server waits for open ones.
         rates.stop()
-        desk.follower.close()
-        await _left(desk.follower)
+        dispatcher.follower.close()
+        await _left(dispatcher.follower)
         halt.set()
         with contextlib.suppress(Exception):
             await serving
-        desk.close()
+        dispatcher.close()
         goodbyes.close()
         events.close()
         refused.close()

@@ -10,4 +10,4 @@ from tallymark.query.cache import AnswerCache
 class Sources(Evidence):
     """Everything a question may look at."""
 
-    answers: AnswerCache
+    cache: AnswerCache

@@ -286,7 +286,7 @@ def test_what_is_applied_is_looked_up_in_the_store(keeping_desk, monkeypatch):
         given.update(how)
         return compute().answer
 
-    monkeypatch.setattr(keeping_desk.sources.answers, "get", get)
+    monkeypatch.setattr(keeping_desk.sources.cache, "get", get)
     counted(keeping_desk, 7)
     keeping_desk.ask(TOTAL, headers={APPLIED: "0:9"})
     assert (given["since"], given["applied"]()) == ({0: 9}, {0: 7})

@@ -1,4 +1,4 @@
-"""A question as it was understood: which meter, which series, which range, which aggregates."""
+"""What a request asks for, checked: which meter, which series, which range, which aggregates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Question:
 
 
 def total(meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, limits: QuerySettings) -> Question:
-    """The limits say nothing of one number; the three kinds of questions are understood alike."""
+    """No limit applies to one number; `limits` is there because all three kinds are parsed alike."""
     given = _given(meter, pairs, TOTAL)
     zone = _zone(given.one("tz"))
     start_ms, end_ms = (_moment(given, name, now_ms, zone) for name in ("from", "to"))

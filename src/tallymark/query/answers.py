@@ -9,10 +9,10 @@ import polars as pl
 from tallymark.aggregates import columns
 from tallymark.events.moments import rfc3339_s
 from tallymark.fidelity.freshness import Freshness, freshness
-from tallymark.query import question as understood
+from tallymark.query import parsing
 from tallymark.query.answer import json_answer
 from tallymark.query.cache import Computed
-from tallymark.query.question import Question
+from tallymark.query.parsing import Question
 from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
 from tallymark.query.values import NOTHING, Row, largest, rows, unknown, values
@@ -47,7 +47,7 @@ def series(sources: Sources, question: Question) -> Computed:
             frame, left_out = _over_time(sources, snapshot, question, edges)
         except TooManyRows as error:
             is_ours = error.most_rows < MOST_ROWS
-            raise understood.too_many_points(None, limits) if is_ours else understood.too_many_rows(MOST_ROWS) from None
+            raise parsing.too_many_points(None, limits) if is_ours else parsing.too_many_rows(MOST_ROWS) from None
         fresh = _fresh(sources, snapshot)
     found: dict[Labels, dict[int, Row]] = {} if question.by else {(): {}}
     for (*labels, start_s), row in rows(frame, (*_columns(question), "bucket_s")):
@@ -69,7 +69,7 @@ def top(sources: Sources, question: Question) -> Computed:
         try:
             first, _ = _largest(snapshot, question)
         except TooManyRows:
-            raise understood.too_many_rows(MOST_ROWS) from None
+            raise parsing.too_many_rows(MOST_ROWS) from None
         fresh = _fresh(sources, snapshot)
     items = [
         {
@@ -98,7 +98,7 @@ def _over_time(sources: Sources, snapshot: Snapshot, question: Question, edges: 
     frame = _read(snapshot, question, step_s=edges.read_s, most_rows=most_rows)
     found = frame.select(_columns(question)).n_unique() if question.by else 1
     if found > most_series:
-        raise understood.too_many_points(found * buckets, limits)
+        raise parsing.too_many_points(found * buckets, limits)
     return _in_buckets(frame, question, edges), 0
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.query import questions
+from tallymark.query import answers
 
 DAY = "2026-11-15"
 NOON = 1_794_744_000  # 2026-11-15T12:00:00Z
@@ -244,7 +244,7 @@ def test_few_rows_of_too_many_points_are_refused_too(desk):
 
 
 def test_top_of_more_series_than_can_be_ranked_is_refused(desk, monkeypatch):
-    monkeypatch.setattr(questions, "MOST_ROWS", 50)
+    monkeypatch.setattr(answers, "MOST_ROWS", 50)
     desk.store.count("views", *(((f"v{n}", "KR"), NOON, [None]) for n in range(51)))
     assert desk.refused("/v1/meters/views/top?by=video").code == "over_limit"
     assert desk.ask("/v1/meters/views/top?by=country")["items"]
