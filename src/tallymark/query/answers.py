@@ -10,9 +10,9 @@ from tallymark.aggregates import columns
 from tallymark.events.moments import rfc3339_s
 from tallymark.fidelity.freshness import Freshness, freshness
 from tallymark.query import parsing
-from tallymark.query.answer import json_answer
 from tallymark.query.cache import Computed
 from tallymark.query.parsing import Question
+from tallymark.query.response import json_response
 from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
 from tallymark.query.values import NOTHING, Row, largest, rows, unknown, values
@@ -186,4 +186,4 @@ def _computed(question: Question, fresh: Freshness, rest: Mapping[str, Any] | No
         **({"broken": meter.broken} if meter.broken else {}),
         **(rest or {}),
     }
-    return Computed(json_answer(data), fresh.applied)
+    return Computed(json_response(data), fresh.applied)

@@ -10,11 +10,11 @@ from tallymark.fidelity.roles import full_name, roles
 from tallymark.fidelity.status import status
 from tallymark.http import APPLIED, Problem, decode_positions
 from tallymark.query import answers, dead_letters, meters_api, openapi, parsing
-from tallymark.query.answer import NOT_STORED, Answer, json_answer
 from tallymark.query.cache import Computed, Positions
 from tallymark.query.meters_api import known_meter
 from tallymark.query.parameters import Pairs
 from tallymark.query.parsing import Question
+from tallymark.query.response import NOT_STORED, Response, json_response
 from tallymark.query.retrying import of_a_moment
 from tallymark.query.routes import Request, Route, Routes
 from tallymark.query.sources import Sources
@@ -55,7 +55,7 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             "GET",
             "/v1/dlq",
             "dead letters, newest first, and how many events of each reason",
-            lambda request: json_answer(dead_letters.list_letters(sources, request.pairs)),
+            lambda request: json_response(dead_letters.list_letters(sources, request.pairs)),
             ("limit",),
             keys=dead_letters.FILTERS,
         ),
@@ -63,7 +63,7 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             "GET",
             "/v1/dlq/{id}",
             "one dead letter with its events",
-            lambda request: json_answer(dead_letters.show_letter(sources, request.arguments["id"], request.pairs)),
+            lambda request: json_response(dead_letters.show_letter(sources, request.arguments["id"], request.pairs)),
             ("limit",),
         ),
         Route("GET", "/healthz", "alive", _plain(lambda: {"status": "alive"})),
@@ -88,7 +88,7 @@ Compute = Callable[[Sources, Question], Computed]
 def _asking(
     kind: str, summary: str, parameters: tuple[str, ...], sources: Sources, parse: Parse, compute: Compute
 ) -> Route:
-    def answer(request: Request) -> Answer | Future[Answer]:
+    def answer(request: Request) -> Response | Future[Response]:
         meter = known_meter(sources.store, request.arguments["name"])
         limits = sources.settings.query
         asked = parse(meter, request.pairs, now_ms=sources.clock_ms(), limits=limits)
@@ -111,27 +111,27 @@ def _applied(store: Store) -> Positions:
         return snapshot.applied()
 
 
-def _plain(make: Callable[[], Any]) -> Callable[[Request], Answer]:
-    def answer(request: Request) -> Answer:
+def _plain(make: Callable[[], Any]) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
         request.no_parameters()
-        return json_answer(of_a_moment(make))
+        return json_response(of_a_moment(make))
 
     return answer
 
 
-def _named(make: Callable[[str], Any]) -> Callable[[Request], Answer]:
-    def answer(request: Request) -> Answer:
+def _named(make: Callable[[str], Any]) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
         request.no_parameters()
-        return json_answer(make(request.arguments["name"]))
+        return json_response(make(request.arguments["name"]))
 
     return answer
 
 
-def _put(sources: Sources) -> Callable[[Request], Answer]:
-    def answer(request: Request) -> Answer:
+def _put(sources: Sources) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
         request.no_parameters()
         code, data = meters_api.put_meter(sources, request.arguments["name"], request.body)
-        return json_answer(data, status=code)
+        return json_response(data, status=code)
 
     return answer
 
@@ -155,21 +155,21 @@ def _ready(sources: Sources, is_stopping: Callable[[], bool]) -> dict[str, Any]:
     }
 
 
-def _metrics(request: Request) -> Answer:
+def _metrics(request: Request) -> Response:
     kind = "text/plain; version=0.0.4; charset=utf-8"
-    return Answer(200, [("content-type", kind), NOT_STORED], telemetry.exposition())
+    return Response(200, [("content-type", kind), NOT_STORED], telemetry.exposition())
 
 
-def _errors(request: Request) -> Answer:
+def _errors(request: Request) -> Response:
     request.no_parameters()
-    return Answer(200, problems.HEADERS, problems.page())
+    return Response(200, problems.HEADERS, problems.page())
 
 
 def _static(path: str, file: dashboard.File) -> Route:
-    def answer(request: Request) -> Answer:
+    def answer(request: Request) -> Response:
         known = request.headers("if-none-match") or ""
         if file.etag in [each.strip() for each in known.split(",")]:
-            return Answer(304, file.headers, b"")
-        return Answer(200, file.headers, file.content)
+            return Response(304, file.headers, b"")
+        return Response(200, file.headers, file.content)
 
     return Route("GET", path, "the dashboard", answer, content=file.kind)

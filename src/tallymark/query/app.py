@@ -11,10 +11,10 @@ from typing import Any
 from tallymark import telemetry
 from tallymark.http import App, Callers, Problem, Scope
 from tallymark.query import live, parsing
-from tallymark.query.answer import NOT_STORED, Answer
 from tallymark.query.live import Follower
 from tallymark.query.meters_api import MOST_BODY_BYTES, known_meter
 from tallymark.query.parameters import read_pairs
+from tallymark.query.response import NOT_STORED, Response
 from tallymark.query.retrying import MOST_TRIES
 from tallymark.query.routes import Make, Request, Route, Routes
 from tallymark.query.sources import Sources
@@ -55,7 +55,7 @@ class Dispatcher:
             answer = await self._answered(route.answer, request)
         except Exception as error:
             problem = _problem(error, scope)
-            answer = Answer(problem.status, [*problem.headers, NOT_STORED], problem.body())
+            answer = Response(problem.status, [*problem.headers, NOT_STORED], problem.body())
         proto.response_bytes(answer.status, [*answer.headers, SAFE], answer.body)
         telemetry.QUERY_SECONDS.labels(label).observe(time.perf_counter() - started)
         telemetry.QUERY_ANSWERS.labels(label, str(answer.status)).inc()
@@ -74,13 +74,13 @@ class Dispatcher:
             scope.headers.get,
         )
 
-    async def _answered(self, make: Make, request: Request) -> Answer:
+    async def _answered(self, make: Make, request: Request) -> Response:
         if self._waiting >= MOST_WAITING:
             detail = f"{self._waiting} questions are waiting, at most {MOST_WAITING}; ask again in a second"
             raise Problem(503, "overloaded", detail, headers={"retry-after": "1"})
         self._waiting += 1
         try:
-            answer: Answer | Future[Answer] = await self._in_thread(lambda: make(request))
+            answer: Response | Future[Response] = await self._in_thread(lambda: make(request))
             # Somebody else's thread computes it; this one does not stand still meanwhile.
             return await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
         finally:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from tallymark import telemetry
-from tallymark.query.answer import Answer
+from tallymark.query.response import Response
 
 # A dashboard asks some ten questions over and over; the largest answers (query.max_points) have about 6 MB.
 MOST_BYTES = 64_000_000
@@ -28,7 +28,7 @@ def covers(known: Positions, wanted: Positions) -> bool:
 class Computed:
     """An answer, and what was applied at the moment that it is of."""
 
-    answer: Answer
+    answer: Response
     applied: Positions
 
 
@@ -44,7 +44,7 @@ class _Flight:
     """A computation under way. Its moment is not known yet, but it is no earlier than `floor`."""
 
     floor: Positions
-    landing: Future[Answer] = field(default_factory=Future)
+    landing: Future[Response] = field(default_factory=Future)
 
     def __post_init__(self) -> None:
         # Someone who leaves while waiting must not cancel it for the others.
@@ -77,7 +77,7 @@ class AnswerCache:
         fresh: bool = False,
         since: Positions | None = None,
         applied: Callable[[], Positions] = dict,
-    ) -> Answer | Future[Answer]:
+    ) -> Response | Future[Response]:
         """The answer, or the promise of one that another thread is computing, whose error it then brings too.
 
         `fresh` computes in any case. An answer from before `since` was applied is not given. `applied` reads what is
@@ -110,7 +110,7 @@ class AnswerCache:
             flight = self._flights[question] = _Flight(self._seen)
         return self._fly(question, flight, compute)
 
-    def _fly(self, question: str, flight: _Flight, compute: Callable[[], Computed]) -> Answer:
+    def _fly(self, question: str, flight: _Flight, compute: Callable[[], Computed]) -> Response:
         try:
             computed = compute()
         except BaseException as error:

@@ -13,7 +13,7 @@ import polars as pl
 
 from tallymark.events.moments import rfc3339_s
 from tallymark.http import Problem
-from tallymark.query.answer import encode
+from tallymark.query.response import encode
 from tallymark.query.values import rows, values
 from tallymark.store import deltas
 from tallymark.store.model import RegisteredMeter

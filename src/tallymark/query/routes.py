@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from tallymark.http import Problem
-from tallymark.query.answer import Answer
 from tallymark.query.parameters import Pairs, sort_out
+from tallymark.query.response import Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Request:
         sort_out(self.pairs, allowed=(), question=self.path)
 
 
-Make = Callable[[Request], Answer | Future[Answer]]
+Make = Callable[[Request], Response | Future[Response]]
 """runs in a thread; a promise is an answer that another thread is computing"""
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tallymark.http import APPLIED, decode_positions, encode_positions
-from tallymark.query.answer import Answer
 from tallymark.query.cache import ENTRY_BYTES, AnswerCache, Computed
+from tallymark.query.response import Response
 from tallymark.telemetry import REGISTRY
 from tallymark.testing import ManualClock, until
 
@@ -30,11 +30,11 @@ class Asking:
 
     def compute(self) -> Computed:
         self.computed += 1
-        return Computed(Answer(200, [], b"%d" % self.computed + b" " * (self.body_bytes - 1)), dict(self.applied))
+        return Computed(Response(200, [], b"%d" % self.computed + b" " * (self.body_bytes - 1)), dict(self.applied))
 
     def ask(self, question="q", **how) -> int:
         answer = self.cache.get(question, self.compute, **how)
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Response)
         return int(answer.body)
 
 
@@ -226,7 +226,7 @@ def test_one_that_was_overtaken_does_not_hide_the_later_one_when_it_ends():
     def first_compute() -> Computed:
         began.set()
         assert first_may_end.wait(20)
-        return Computed(Answer(200, [], b"first"), {})
+        return Computed(Response(200, [], b"first"), {})
 
     first = threading.Thread(target=lambda: asking.cache.get("q", first_compute), daemon=True)
     first.start()

@@ -1,4 +1,4 @@
-"""What goes back over HTTP: the JSON encoder and one answer."""
+"""What goes back over HTTP: status, headers and JSON."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ def encode(data: Any) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Status, headers and body, complete."""
+class Response:
+    """A complete HTTP response."""
 
     status: int
     headers: Sequence[tuple[str, str]]
     body: bytes
 
 
-def json_answer(data: Any, *, status: int = 200) -> Answer:
-    return Answer(status, [*JSON_HEADERS, NOT_STORED], encode(data))
+def json_response(data: Any, *, status: int = 200) -> Response:
+    return Response(status, [*JSON_HEADERS, NOT_STORED], encode(data))
