@@ -53,6 +53,13 @@ def test_the_terms_of_the_sum_are_named_for_whoever_shows_them(whole):
     assert all(term["meaning"] for term in told["terms"])
 
 
+def test_late_events_are_told_and_are_no_term_of_the_sum(whole):
+    whole.store.ledgers[0] = Ledger(accepted=5, counted=3, duplicate=1, dead=1, late=2)
+    told = whole.ask("/v1/status")
+    assert (told["late"], told["missing"]) == (2, 0)
+    assert "late" not in [term["name"] for term in told["terms"]]
+
+
 def test_positions_lag_and_rate(whole):
     whole.store.lags = [Lag(whole.now_ms - 1000, 500, 100.0, 200.0, 300.0, 400.0)]
     told = whole.ask("/v1/status")
