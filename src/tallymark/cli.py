@@ -1,6 +1,5 @@
 """The command line: finds the command, runs it, and says in one line what went wrong."""
 
-import difflib
 import importlib
 import os
 import sys
@@ -9,6 +8,7 @@ from collections.abc import Sequence
 from tallymark import __version__
 from tallymark.commands.command import Command, CommandFailed, Group, WrongUsage
 from tallymark.settings import SettingsError
+from tallymark.suggest import suggest
 
 INTERRUPTED = 130
 
@@ -70,10 +70,8 @@ def _run(arguments: list[str]) -> int:
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
         what = "option" if name.startswith("-") else "command"
-        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-        raise WrongUsage(
-            f"no {what} {name}" + (f"; did you mean `tallymark {near[0]}`?" if near else "; see `tallymark`")
-        )
+        hint = suggest(name, COMMANDS, form="`tallymark {}`", otherwise="see `tallymark`")
+        raise WrongUsage(f"no {what} {name}{hint}")
     found = importlib.import_module(f"tallymark.commands.{COMMANDS[name][0]}").COMMANDS[name]
     assert isinstance(found, Command | Group)
     return found.call(rest)

@@ -1,6 +1,5 @@
 """Every setting: its name, default, unit and meaning. The table feeds the command line, the checks and the docs."""
 
-import difflib
 import math
 import os
 import tomllib
@@ -8,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, cast
+
+from tallymark.suggest import suggest
 
 
 class SettingsError(ValueError):
@@ -254,8 +255,7 @@ def load(
 
     def put(key: str, value: Any, origin: str) -> None:
         if key not in places:
-            near = difflib.get_close_matches(key, places, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]}?" if near else "; `tallymark settings` lists them all"
+            hint = suggest(key, places, otherwise="`tallymark settings` lists them all")
             raise SettingsError(f"unknown setting {key} ({origin}){hint}")
         owner, name = places[key]
         setattr(owner, name, _convert(key, value, getattr(owner, name), origin))
@@ -292,18 +292,20 @@ def _from_file(profile: Path | None) -> Iterator[tuple[str, Any, str]]:
             yield name, value, str(path)
 
 
+PREFIX = "TALLYMARK_"
 # Variables that name where a command talks to; they are not settings of the service.
 _NOT_SETTINGS = {"TALLYMARK_URL", "TALLYMARK_KEY", "TALLYMARK_SUPERVISED"}
 
 
 def _from_environment(environment: Mapping[str, str], places: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    by_variable = {"TALLYMARK_" + key.replace(".", "_").upper(): key for key in places}
+    by_variable = {PREFIX + key.replace(".", "_").upper(): key for key in places}
     for variable in sorted(environment):
-        if not variable.startswith("TALLYMARK_") or variable in _NOT_SETTINGS:
+        if not variable.startswith(PREFIX) or variable in _NOT_SETTINGS:
             continue
         if variable not in by_variable:
-            near = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.6)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            # Without the prefix, which would make any two of them look alike.
+            names = [known.removeprefix(PREFIX) for known in by_variable]
+            hint = suggest(variable.removeprefix(PREFIX), names, form=PREFIX + "{}", otherwise="")
             raise SettingsError(f"unknown setting {variable} (environment){hint}")
         yield by_variable[variable], environment[variable], variable
 

@@ -1,7 +1,6 @@
 """`POST /v1/events`: from a request to the answer that its events are durable."""
 
 import asyncio
-import difflib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from tallymark.events.ids import MAX_IDEMPOTENCY_KEY_CHARS
 from tallymark.events.names import Names
 from tallymark.events.validation import Accepted, Refusal, in_bulk, one_by_one, validate
 from tallymark.http import Problem, Scope
+from tallymark.suggest import suggest
 
 JSON_TYPES = {"application/json", "text/json", "text/plain", "application/x-www-form-urlencoded", ""}
 """`text/plain` is what a browser's sendBeacon sends, the form's type is what `curl -d` says unless told otherwise"""
@@ -200,9 +200,7 @@ def _wait_s(query: str) -> float | None:
     given = dict(parse_qsl(query, keep_blank_values=True))
     for name in given:
         if name not in PARAMETERS:
-            near = difflib.get_close_matches(name, PARAMETERS, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(PARAMETERS)}"
-            raise Problem(400, "unknown_parameter", f"unknown parameter {name[:40]!r}; {hint}")
+            raise Problem(400, "unknown_parameter", f"unknown parameter {name[:40]!r}{suggest(name, PARAMETERS)}")
     if (wait := given.get("wait")) not in (None, "applied"):
         raise Problem(400, "bad_parameter", f"wait={wait[:40] if wait else ''}; it can only be `applied`")
     try:

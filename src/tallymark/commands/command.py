@@ -1,12 +1,13 @@
 """What a command is, and how its arguments are read."""
 
 import argparse
-import difflib
 import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
+
+from tallymark.suggest import suggest
 
 
 class CommandFailed(Exception):
@@ -54,11 +55,8 @@ class Group:
             return 0
         name = arguments[0]
         if name not in self.commands:
-            near = difflib.get_close_matches(name, self.commands, n=1, cutoff=0.5)
-            hint = (
-                f"did you mean `tallymark {self.name} {near[0]}`?" if near else f"there are {', '.join(self.commands)}"
-            )
-            raise WrongUsage(f"no command {name}; {hint}")
+            hint = suggest(name, self.commands, form=f"`tallymark {self.name} {{}}`", what="there are")
+            raise WrongUsage(f"no command {name}{hint}")
         return self.commands[name].call(arguments[1:])
 
     def _help(self) -> None:
@@ -71,7 +69,7 @@ class Group:
 
 
 class Parser(argparse.ArgumentParser):
-    """Mistakes are one line that names the nearest option."""
+    """Mistakes are one line that names the option that was probably meant."""
 
     def __init__(self, command: Command) -> None:
         super().__init__(
@@ -83,14 +81,13 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        raise WrongUsage(f"{self._with_nearest(message)} (see `{self.prog} --help`)")
+        raise WrongUsage(f"{self._with_hint(message)} (see `{self.prog} --help`)")
 
-    def _with_nearest(self, message: str) -> str:
+    def _with_hint(self, message: str) -> str:
         if not message.startswith("unrecognized arguments: "):
             return message
         first = message.removeprefix("unrecognized arguments: ").split()[0].partition("=")[0]
-        near = difflib.get_close_matches(first, self._option_string_actions, n=1, cutoff=0.5)
-        return f"no option {first}" + (f"; did you mean {near[0]}?" if near else "")
+        return f"no option {first}{suggest(first, self._option_string_actions, otherwise='')}"
 
 
 def _with_relative_times(arguments: list[str]) -> list[str]:

@@ -1,7 +1,6 @@
 """`tallymark up`: the whole path on this machine, in the foreground."""
 
 import argparse
-import difflib
 import errno
 import importlib.util
 import json
@@ -17,6 +16,7 @@ from tallymark.commands.meters import put, read_file
 from tallymark.http import family, free_port, is_loopback
 from tallymark.role import file_stem
 from tallymark.settings import Settings
+from tallymark.suggest import suggest
 from tallymark.supervisor.child import ChildSpec
 from tallymark.supervisor.console import Console
 from tallymark.supervisor.lock import FolderTaken
@@ -60,9 +60,7 @@ def _roles(text: str) -> tuple[str, ...]:
     asked = [word.strip() for word in text.split(",") if word.strip()]
     for word in asked:
         if word not in ROLES:
-            near = difflib.get_close_matches(word, ROLES, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ROLES)}"
-            raise WrongUsage(f"--roles: no role {word!r}; {hint}")
+            raise WrongUsage(f"--roles: no role {word!r}{suggest(word, ROLES, what='there are')}")
     if not asked:
         raise WrongUsage(f"--roles names none; there are {', '.join(ROLES)}")
     return tuple(role for role in ROLES if role in asked)

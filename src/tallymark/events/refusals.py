@@ -1,6 +1,5 @@
 """Why an event is refused: a stable code, and words with the limit and the actual value."""
 
-import difflib
 import math
 from functools import lru_cache
 from typing import Any
@@ -20,6 +19,7 @@ from tallymark.events.model import (
     NAME_RULE,
     WIDEST_INT,
 )
+from tallymark.suggest import suggest
 
 CODES = (
     "bad_json",
@@ -57,7 +57,7 @@ def check(raw: bytes) -> None:
         raise Refused("not_an_object", f"an event is a JSON object, not {_kind(fields)}")
     for name in fields:
         if name not in FIELDS:
-            raise Refused("unknown_field", f"unknown field {shown(name)}; {_nearest(name[:64])}")
+            raise Refused("unknown_field", f"unknown field {shown(name)}{_hint(name[:64])}")
     check_name(fields.get("event"))
     _check_id(fields.get("id"))
     for name in ("time", "sent_at", "resent"):
@@ -68,9 +68,8 @@ def check(raw: bytes) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name, FIELDS, n=1, cutoff=0.5)
-    return f"did you mean `{near[0]}`?" if near else f"an event has {', '.join(FIELDS)}"
+def _hint(name: str) -> str:
+    return suggest(name, FIELDS, what="an event has")
 
 
 def check_name(name: object) -> None:

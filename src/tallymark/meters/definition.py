@@ -8,9 +8,10 @@ import re
 from collections.abc import Mapping
 
 from tallymark.aggregates.functions import NAMES as AGGREGATES
-from tallymark.meters.errors import Flaws, Path, nearest, shown
+from tallymark.meters.errors import Flaws, Path, shown
 from tallymark.meters.expression import MAX_NAME, ExpressionError, parse
 from tallymark.meters.model import EVENTS, Meter
+from tallymark.suggest import suggest
 
 KEYS = ("name", "event", "by", "compute", "value", "each", "where", "decimals")
 MAX_BY = 16
@@ -85,7 +86,7 @@ class _Definition:
             if key in _LATER_KEYS:
                 self._add("not_yet", f"{key!r}{self._called} comes in a later version", str(key), key=True)
             elif key not in KEYS:
-                hint = nearest(str(key), KEYS)
+                hint = suggest(str(key), KEYS)
                 self._add("unknown_key", f"unknown key {shown(key)}{self._called}{hint}", str(key), key=True)
             elif self._mapping[key] is None:
                 self._add("empty", f"{key}{self._called} is empty; give it a value or leave it out", str(key))
@@ -142,7 +143,7 @@ class _Definition:
                 detail = f"{word!r}{self._called} comes in a later version; now there are {', '.join(AGGREGATES)}"
                 self._flaws.add("not_yet", detail, path)
             elif word not in AGGREGATES:
-                detail = f"unknown aggregate {shown(word)}{self._called}{nearest(word, AGGREGATES)}"
+                detail = f"unknown aggregate {shown(word)}{self._called}{suggest(word, AGGREGATES)}"
                 self._flaws.add("unknown_aggregate", detail, path)
         given = {word for _, word in words}
         return tuple(aggregate for aggregate in AGGREGATES if aggregate in given)

@@ -1,6 +1,5 @@
 """What is wrong with a definition, all of it at once, each flaw with its place and the nearest valid word."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -86,13 +85,6 @@ def spoken(path: Path) -> str:
     """`meters[2].compute[1]`"""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in path)
     return text.removeprefix(".")
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'compute'?`, or else the words there are."""
-    known = list(known)
-    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
 
 
 def shown(value: object) -> str:

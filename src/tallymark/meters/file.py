@@ -7,8 +7,9 @@ from pathlib import Path as FilePath
 import yaml
 
 from tallymark.meters.definition import read
-from tallymark.meters.errors import Flaw, Flaws, MeterError, Path, nearest, shown, spoken
+from tallymark.meters.errors import Flaw, Flaws, MeterError, Path, shown, spoken
 from tallymark.meters.model import Meter
+from tallymark.suggest import suggest
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16
@@ -55,7 +56,7 @@ def _meters(document: object, flaws: Flaws) -> Iterator[Meter]:
             flaws.add("missing_key", "no list `meters:`; a file begins with it", ())
         document = document if isinstance(document, dict) else {}
     for key in document.keys() - {"meters"}:
-        flaws.add("unknown_key", f"unknown key {shown(key)}{nearest(key, ['meters'])}", (key,), key=True)
+        flaws.add("unknown_key", f"unknown key {shown(key)}{suggest(key, ['meters'])}", (key,), key=True)
     listed = document.get("meters", [])
     if not isinstance(listed, list):
         flaws.add("wrong_type", f"meters is a list of meters, not {shown(listed)}", ("meters",))

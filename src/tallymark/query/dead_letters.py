@@ -7,10 +7,10 @@ from tallymark.events.moments import rfc3339_ms
 from tallymark.events.refusals import CODES
 from tallymark.http import Problem
 from tallymark.query.frame_rows import rows, rows_in_a_child
-from tallymark.query.nearest import hint
 from tallymark.query.parameters import Given, Pairs, sort_out
 from tallymark.query.sources import Sources
 from tallymark.store.model import MAYBE_DUPLICATE, DeadLetter, LetterSummary
+from tallymark.suggest import suggest
 
 HOPS = ("collector", "pipeline")
 KILLER = "kills_its_task"
@@ -109,7 +109,7 @@ def _moment(at_ms: int | None) -> str | None:
 def _check(given: Given, name: str, known: tuple[str, ...]) -> None:
     for text in given.where.get(name, ()):
         if text not in known:
-            near = hint(text, dict.fromkeys(known))
+            near = suggest(text, dict.fromkeys(known))
             raise Problem(400, "bad_choice", f"{name} = {text[:60]!r} is not known{near}", parameter=name)
 
 

@@ -7,10 +7,10 @@ import msgspec
 from tallymark.events.moments import rfc3339_ms
 from tallymark.http import Problem
 from tallymark.meters import MeterError, from_mapping, to_mapping
-from tallymark.query.nearest import hint
 from tallymark.query.sources import Sources
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Registry, UnknownMeter
+from tallymark.suggest import suggest
 
 MOST_BODY_BYTES = 64_000
 
@@ -20,7 +20,7 @@ def known_meter(registry: Registry, name: str) -> RegisteredMeter:
     try:
         return registry.meter(name)
     except UnknownMeter:
-        near = hint(name, sorted(known.meter.name for known in registry.meters()), what="there are")
+        near = suggest(name, sorted(known.meter.name for known in registry.meters()), what="there are")
         raise Problem(404, "unknown_meter", f"there is no meter {name[:80]!r}{near}", meter=name[:80]) from None
 
 

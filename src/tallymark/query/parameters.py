@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from tallymark.http import Problem
-from tallymark.query.nearest import hint
+from tallymark.suggest import suggest
 
 LABEL = "label."
 MOST_PAIRS = 1000
@@ -118,7 +118,7 @@ def _key(name: str, allowed: Collection[str], keys: Sequence[str], question: str
             raise Problem(
                 400,
                 "unknown_key",
-                f"{question} has no key {_cut(key)!r}{hint(key, keys, what='its keys are')}",
+                f"{question} has no key {_cut(key)!r}{suggest(key, keys, what='its keys are')}",
                 key=key,
             )
         return key
@@ -134,14 +134,14 @@ def _key(name: str, allowed: Collection[str], keys: Sequence[str], question: str
         raise Problem(400, "unknown_parameter", detail, parameter=name)
     if name in keys:
         return name
-    near = hint(name, [*keys, *allowed])
+    near = suggest(name, [*keys, *allowed])
     raise Problem(400, "unknown_parameter", f"{question} has no key or parameter {_cut(name)!r}{near}", parameter=name)
 
 
 def _check_choice(given: Given, name: str) -> None:
     choices = PARAMETERS[name].choices
     if choices and (text := given.one(name)) not in choices:
-        near = hint(text or "", choices)
+        near = suggest(text or "", choices)
         raise Problem(400, "bad_choice", f"{name} = {_cut(text or '')!r} is not known{near}", parameter=name)
 
 

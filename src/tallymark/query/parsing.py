@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from tallymark.events.moments import rfc3339_ms, rfc3339_s
 from tallymark.http import Problem
 from tallymark.query import moments, steps
-from tallymark.query.nearest import hint
 from tallymark.query.parameters import Given, Pairs, sort_out
 from tallymark.settings import QuerySettings
 from tallymark.store.model import RegisteredMeter
+from tallymark.suggest import suggest
 
 HOUR_MS = 3_600_000
 MINUTE = steps.Fixed(steps.MINUTE_S)
@@ -154,7 +154,7 @@ def _keys(given: Given, meter: RegisteredMeter) -> tuple[str, ...]:
     by = given.words("by")
     for key in by:
         if key not in meter.labels:
-            near = hint(key, meter.labels, what="its keys are")
+            near = suggest(key, meter.labels, what="its keys are")
             raise Problem(
                 400, "unknown_key", f"meter {meter.meter.name} has no key {key!r}{near}", parameter="by", key=key
             )
@@ -175,7 +175,7 @@ def _functions(given: Given, meter: RegisteredMeter) -> tuple[str, ...]:
     wanted = given.words("fn")
     for function in wanted:
         if function not in computed:
-            near = hint(function, computed, what="it computes")
+            near = suggest(function, computed, what="it computes")
             raise Problem(
                 400, "unknown_function", f"meter {meter.meter.name} does not compute {function!r}{near}", parameter="fn"
             )
@@ -188,7 +188,7 @@ def _zone(name: str | None) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        near = hint(name, sorted(available_timezones()), what="names are like")
+        near = suggest(name, sorted(available_timezones()), what="names are like")
         raise Problem(400, "bad_zone", f"tz = {name[:60]!r} is no time zone{near}", parameter="tz") from None
 
 

@@ -1,6 +1,5 @@
 """The table of routes: it answers requests, and it is what the OpenAPI document is built from."""
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 from tallymark.http import Problem
 from tallymark.query.parameters import Pairs, sort_out
 from tallymark.query.response import Response
+from tallymark.suggest import suggest
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +83,4 @@ class Routes:
 
     def _near(self, path: str) -> str:
         paths = list(dict.fromkeys(route.path for route in self.table))
-        close = difflib.get_close_matches(path[:120], paths, n=1, cutoff=0.4)
-        return f"; did you mean {close[0]}?" if close else "; /openapi.json lists every path"
+        return suggest(path, paths, otherwise="/openapi.json lists every path")

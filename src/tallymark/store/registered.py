@@ -1,19 +1,18 @@
 """Meters by name: what every registry answers alike."""
 
-import difflib
 from collections.abc import Iterable
 
 from tallymark.meters.model import BUILT_IN, EVENTS, Meter
 from tallymark.store.model import LiveMeters, RegisteredMeter
 from tallymark.store.protocol import StoreError, UnknownMeter
+from tallymark.suggest import suggest
 
 
 def find(meters: Iterable[RegisteredMeter], name: str) -> RegisteredMeter:
     by_name = {registered.meter.name: registered for registered in meters}
     if name not in by_name:
-        near = difflib.get_close_matches(name, by_name, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}?" if near else "`tallymark meters list` shows those there are"
-        raise UnknownMeter(f"no meter is called {name}; {hint}")
+        hint = suggest(name, by_name, otherwise="`tallymark meters list` shows those there are")
+        raise UnknownMeter(f"no meter is called {name}{hint}")
     return by_name[name]
 
 

@@ -85,7 +85,7 @@ def test_the_examples_of_the_contract() -> None:
         ({"props": {"a\0": 1}}, "bad_text", "U+0000"),
         ({"values": {"a\0": 1}}, "bad_text", "U+0000"),
         ({"id": "a\0"}, "bad_text", "U+0000"),
-        ({"evnet": "x"}, "unknown_field", "did you mean `event`?"),
+        ({"evnet": "x"}, "unknown_field", "did you mean event?"),
         ({"zzz": 1}, "unknown_field", "an event has event, id, time"),
     ],
 )

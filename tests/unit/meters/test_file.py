@@ -52,8 +52,8 @@ meter: []
         "  status = ok",
         "           ^",
         "meters.yaml:2:72: 'p50' in meter 'latency' comes in a later version; now there are count, sum, min, max, avg",
-        "meters.yaml:2:77: unknown aggregate 'maxx' in meter 'latency'; did you mean 'max'?",
-        "meters.yaml:3:32: unknown key 'computes' in meter 'views'; did you mean 'compute'?",
+        "meters.yaml:2:77: unknown aggregate 'maxx' in meter 'latency'; did you mean max?",
+        "meters.yaml:3:32: unknown key 'computes' in meter 'views'; did you mean compute?",
         "meters.yaml:6:5: 'distinct' in meter 'visitors' comes in a later version",
         "meters.yaml:7:12: expected null, found 'nothing'",
         "  user is nothing",
@@ -68,7 +68,7 @@ meter: []
         "meters.yaml:12:5: a meter is a mapping with keys like name and event, not 'views'",
         "meters.yaml:13:12: 'Big' is no name for a meter: a lower-case letter, then up to 63 of a-z, 0-9 and _",
         "meters.yaml:13:28: 5 is not the name of an event; a text is needed (quote it)",
-        "meters.yaml:14:1: unknown key 'meter'; did you mean 'meters'?",
+        "meters.yaml:14:1: unknown key 'meter'; did you mean meters?",
     ]
 
 

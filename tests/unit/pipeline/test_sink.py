@@ -1,7 +1,8 @@
 """What the sink tells about a batch that the store has applied."""
 
-from tallymark.ledger import OUTCOMES, Ledger
 from tallymark.pipeline.sink import BatchSink
+
+from tallymark.ledger import OUTCOMES, Ledger
 from tallymark.store.model import Stretch, StretchResult
 from tallymark.telemetry import REGISTRY
 

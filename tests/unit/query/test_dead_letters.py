@@ -73,7 +73,7 @@ def test_letters_come_newest_first_with_counts_by_reason(desk):
     ("target", "status", "code", "said"),
     [
         ("/v1/dlq?reason=bad_tiem", 400, "bad_choice", "did you mean bad_time?"),
-        ("/v1/dlq?hop=keeper", 400, "bad_choice", "known are collector, pipeline"),
+        ("/v1/dlq?hop=keeper", 400, "bad_choice", "known: collector, pipeline"),
         ("/v1/dlq?reson=bad_time", 400, "unknown_parameter", "did you mean reason?"),
         (
             "/v1/dlq?limit=1001",
