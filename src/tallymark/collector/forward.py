@@ -2,15 +2,14 @@
 
 import asyncio
 import re
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Set
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from tallymark import telemetry
 from tallymark.collector.nodes import Address, QueryNodes
+from tallymark.collector.upstream import Connection, Connections, Head
 from tallymark.http import APPLIED, Problem, Scope
 
 # RFC 9110, 7.6.1: these concern one connection, not the message.
@@ -25,48 +24,22 @@ HOP_BY_HOP = {
     "transfer-encoding",
     "upgrade",
 }
+# Of an answer, besides: granian states its own length, date and name.
+DROPPED = HOP_BY_HOP | {"content-length", "date", "server"}
 # What a caller says there is not passed on: it is said anew, or only ours to say.
 OURS = {"content-length", "expect", APPLIED}
-MAX_IDLE = 32
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 60.0
 # A node that hangs takes connections and says nothing: after this long another one is asked as well, if there is one.
 FIRST_TRY_S = 3.0
 # After the stop, an answer of a known length may take this long to be passed on whole.
 LAST_ANSWER_S = 5.0
-MAX_HEADER_BYTES = 65_536
 CHUNK_BYTES = 65_536
 # RFC 3986: what may stand in a path as it is.
 PATH_CHARACTERS = "/:@!$&'()*+,;=~-._"
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LINE_END = re.compile(r"[\r\n\x00]")
-
-
-@dataclass(slots=True)
-class _Connection:
-    node: Address
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    used: bool = False
-
-    @property
-    def reusable(self) -> bool:
-        """Whether the next answer on it will be that to the next request: nothing is left of an earlier one."""
-        left = self.reader._buffer  # type: ignore[attr-defined]
-        return not left and not self.reader.at_eof() and not self.writer.is_closing()
-
-    def close(self) -> None:
-        self.writer.close()
-
-
-@dataclass(slots=True)
-class _Head:
-    status: int
-    headers: list[tuple[str, str]]
-    length: int | None
-    chunked: bool
-    keep: bool
 
 
 class Forwarder:
@@ -79,99 +52,85 @@ class Forwarder:
         self._answered = answered
         for outcome in ("answered", "away", "timeout"):
             telemetry.COLLECTOR_FORWARDED.labels(outcome)
-        self._idle: defaultdict[Address, list[_Connection]] = defaultdict(list)
+        self._connections = Connections()
 
     def close(self) -> None:
-        for connections in self._idle.values():
-            for connection in connections:
-                connection.close()
-        self._idle.clear()
+        self._connections.close()
 
     async def get(self, path: str, *, within_s: float) -> tuple[int, bytes]:
         """Status and body of a small question of our own; raises OSError (TimeoutError is one) or EOFError."""
         request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
         until = _now() + within_s
-        connection, head = await self._exchange(request, again=True, until=until)
+        connection, head = await self._exchange(request, "GET", until=until)
         async with self._in_time(connection, until):
-            return head.status, await self._whole_content(connection, head, "GET")
+            return head.status, await self._content(connection)
 
     async def forward(self, scope: Scope, proto: Any, body: bytes) -> None:
         """Ask the query service and pass its answer on as it comes; raises Problem when it is away."""
         request = _request(scope, body, self._answered())
         try:
             until = _now() + ANSWER_TIMEOUT_S
-            # A request that changes something is not sent again: it may have been done.
-            connection, head = await self._exchange(request, again=scope.method in ("GET", "HEAD"), until=until)
+            connection, head = await self._exchange(request, scope.method, until=until)
             async with self._in_time(connection, until):
-                content = await self._small_content(connection, head, scope.method)
+                content = await self._content(connection) if _is_small(head) else None
         except TimeoutError:
             telemetry.COLLECTOR_FORWARDED.labels("timeout").inc()
             raise Problem(504, "query_slow", f"the query service did not answer in {ANSWER_TIMEOUT_S:g} s") from None
-        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
+        except (OSError, EOFError, ValueError) as error:
             telemetry.COLLECTOR_FORWARDED.labels("away").inc()
             if isinstance(error, ConnectionRefusedError):
                 detail = "the query service is not up; events are still taken. Try again in a moment"
                 raise Problem(503, "query_away", detail, headers={"retry-after": "1"}) from None
             raise Problem(502, "query_failed", f"the query service broke off: {error or 'no answer'}") from None
         telemetry.COLLECTOR_FORWARDED.labels("answered").inc()
+        headers = [each for each in head.headers if each[0] not in DROPPED]
         if content is not None:
-            proto.response_bytes(head.status, head.headers, content)
+            proto.response_bytes(head.status, headers, content)
         else:
-            await self._pass_on(connection, head, scope, proto)
+            await self._pass_on(connection, head.length, proto, status=head.status, headers=headers)
 
-    async def _small_content(self, connection: _Connection, head: _Head, method: str) -> bytes | None:
-        """The whole body of an answer of known, small size, None for others."""
-        if head.length is None and method != "HEAD" and head.status not in (204, 304):
-            return None
-        if head.length is not None and head.length > CHUNK_BYTES:
-            return None
-        return await self._whole_content(connection, head, method)
-
-    async def _whole_content(self, connection: _Connection, head: _Head, method: str) -> bytes:
+    async def _content(self, connection: Connection) -> bytes:
         """All of the body; a connection on which it was not read to its end is closed."""
         try:
-            content = b"".join([piece async for piece in _content(connection, head, method)])
-        except BaseException:
-            connection.close()
-            raise
-        self._put_back(connection, head)
-        return content
+            return await connection.content()
+        finally:
+            self._connections.put_back(connection)
 
-    async def _pass_on(self, connection: _Connection, head: _Head, scope: Scope, proto: Any) -> None:
+    async def _pass_on(
+        self, connection: Connection, length: int | None, proto: Any, *, status: int, headers: list[tuple[str, str]]
+    ) -> None:
         """A long or endless answer, piece by piece, until it ends or the client leaves.
 
         When the collector stops, an endless one ends at once and one of a known length soon, whole if it can be.
         """
         # With the length stated, an answer that breaks off does not look whole.
-        length = [] if head.length is None else [("content-length", str(head.length))]
-        transport = proto.response_stream(head.status, [*head.headers, *length])
+        stated = [] if length is None else [("content-length", str(length))]
+        transport = proto.response_stream(status, [*headers, *stated])
         left = asyncio.create_task(_left(proto))
-        stopped = asyncio.create_task(self._stopped(0.0 if head.length is None else LAST_ANSWER_S))
-        sending = asyncio.create_task(_send(_content(connection, head, scope.method), transport))
+        stopped = asyncio.create_task(self._stopped(0.0 if length is None else LAST_ANSWER_S))
+        sending = asyncio.create_task(_send(connection.pieces(), transport))
         try:
             await asyncio.wait({left, stopped, sending}, return_when=asyncio.FIRST_COMPLETED)
-            complete = sending.done() and sending.exception() is None
         finally:
             for task in (left, stopped, sending):
                 task.cancel()
             await asyncio.gather(left, stopped, sending, return_exceptions=True)
-        if complete:
-            self._put_back(connection, head)
-        else:
-            connection.close()
+            self._connections.put_back(connection)
 
     async def _stopped(self, grace_s: float) -> None:
         await self._stop.wait()
         await asyncio.sleep(grace_s)
 
-    async def _exchange(self, request: bytes, *, again: bool, until: float) -> tuple[_Connection, _Head]:
+    async def _exchange(self, request: bytes, method: str, *, until: float) -> tuple[Connection, Head]:
         """Send the request and read the answer's head, over a kept connection if one still lives.
 
-        A node that takes no connection is passed over; one that breaks off is, if the request may be sent `again`. Then
+        A node that takes no connection is passed over; one that breaks off is, if the request may be sent again. Then
         also another is asked beside one that is slow, and the first to answer is heard. TimeoutError at `until`.
         """
+        # A request that changes something is not sent again: it may have been done.
+        again = method in ("GET", "HEAD")
         tried: set[Address] = set()
-        asked: dict[asyncio.Task[_Head], _Connection] = {}
+        asked: dict[asyncio.Task[Head], Connection] = {}
         failure: OSError | EOFError | None = None
         try:
             while True:
@@ -184,7 +143,7 @@ class Forwarder:
                     alone = True
                 else:
                     tried.add(connection.node)
-                    asked[asyncio.create_task(_ask(connection, request))] = connection
+                    asked[asyncio.create_task(connection.ask(request, is_head=method == "HEAD"))] = connection
                 alone = alone or not again or tried.issuperset(self._nodes.known())
                 left_s = until - _now()
                 patience_s = left_s if alone else min(FIRST_TRY_S, left_s / 2)
@@ -201,7 +160,7 @@ class Forwarder:
                     except (OSError, EOFError) as error:
                         failure = error
                         self._broke_off(connection, tried)
-                        if not (again or (connection.used and isinstance(error, BrokenPipeError))):
+                        if not (again or (connection.is_reused and isinstance(error, BrokenPipeError))):
                             raise
                         del asked[task]
                         continue
@@ -214,16 +173,16 @@ class Forwarder:
                 connection.close()
             await asyncio.gather(*asked, return_exceptions=True)
 
-    def _broke_off(self, connection: _Connection, tried: set[Address]) -> None:
+    def _broke_off(self, connection: Connection, tried: set[Address]) -> None:
         """Nodes close idle connections and restart: then a kept one is dead, a new one to the same node is not."""
         connection.close()
-        if connection.used:
+        if connection.is_reused:
             tried.discard(connection.node)
         else:
             self._nodes.failed(connection.node)
 
     @asynccontextmanager
-    async def _in_time(self, connection: _Connection, until: float) -> AsyncIterator[None]:
+    async def _in_time(self, connection: Connection, until: float) -> AsyncIterator[None]:
         """What is left of an answer; a node that does not finish it in time is taken for one that hangs."""
         try:
             async with asyncio.timeout(until - _now()):
@@ -232,35 +191,19 @@ class Forwarder:
             self._nodes.failed(connection.node)
             raise
 
-    async def _connect(self, tried: Set[Address]) -> _Connection:
+    async def _connect(self, tried: Set[Address]) -> Connection:
         """A connection to the first node in turn that takes one, those that were tried apart."""
         refused = set(tried)
         # Twice: a node of this data folder may have come back at another port.
         for node in (node for _ in range(2) for node in self._nodes.in_turn()):
             if node in refused:
                 continue
-            idle = self._idle[node]
-            while idle:
-                connection = idle.pop()
-                if connection.reusable:
-                    return connection
-                connection.close()
             try:
-                async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    reader, writer = await asyncio.open_connection(*node, limit=MAX_HEADER_BYTES)
-                return _Connection(node, reader, writer)
-            except (OSError, TimeoutError):
+                return await self._connections.take(node, within_s=CONNECT_TIMEOUT_S)
+            except OSError:
                 refused.add(node)
                 self._nodes.failed(node)
         raise ConnectionRefusedError("no query service takes connections")
-
-    def _put_back(self, connection: _Connection, head: _Head) -> None:
-        idle = self._idle[connection.node]
-        if head.keep and connection.reusable and len(idle) < MAX_IDLE:
-            connection.used = True
-            idle.append(connection)
-        else:
-            connection.close()
 
 
 def _now() -> float:
@@ -291,56 +234,9 @@ def _target(scope: Scope) -> str:
     return quote(scope.path, safe=PATH_CHARACTERS) + (f"?{scope.query_string}" if scope.query_string else "")
 
 
-async def _ask(connection: _Connection, request: bytes) -> _Head:
-    connection.writer.write(request)
-    await connection.writer.drain()
-    return await _read_head(connection.reader)
-
-
-async def _read_head(reader: asyncio.StreamReader) -> _Head:
-    text = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    first, *lines = text[:-4].split("\r\n")
-    version, status, *_ = first.split(" ", 2)
-    headers, length, chunked = [], None, False
-    keep = version == "HTTP/1.1"
-    for line in lines:
-        name, _, value = line.partition(":")
-        name, value = name.lower(), value.strip()
-        if name == "content-length":
-            length = int(value)
-        elif name == "transfer-encoding":
-            chunked = value.lower() == "chunked"
-        elif name == "connection":
-            keep = keep and value.lower() != "close"
-        # Granian states its own length, date and name.
-        if name not in HOP_BY_HOP and name not in ("content-length", "date", "server"):
-            headers.append((name, value))
-    if length is None and not chunked and int(status) not in (204, 304):
-        keep = False
-    return _Head(int(status), headers, length, chunked, keep)
-
-
-async def _content(connection: _Connection, head: _Head, method: str) -> AsyncIterator[bytes]:
-    """The answer's body in pieces; raises EOFError if it breaks off."""
-    reader = connection.reader
-    if method == "HEAD" or head.status in (204, 304):
-        return
-    if head.chunked:
-        while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
-            yield await reader.readexactly(size)
-            await reader.readexactly(2)
-        while await reader.readuntil(b"\r\n") != b"\r\n":
-            pass
-        return
-    left = head.length
-    while left is None or left > 0:
-        piece = await reader.read(CHUNK_BYTES if left is None else min(left, CHUNK_BYTES))
-        if not piece:
-            if left is None:
-                return
-            raise EOFError("the answer broke off")
-        left = None if left is None else left - len(piece)
-        yield piece
+def _is_small(head: Head) -> bool:
+    """Whether it is passed on in one piece."""
+    return head.length <= CHUNK_BYTES if head.length is not None else not head.has_body
 
 
 async def _left(proto: Any) -> None:
