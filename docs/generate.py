@@ -44,6 +44,9 @@ COMMANDS_HEAD = """# Commands
 Every command takes `--help` and `--output table|json`, ends with 0 (ok), 1 (failed) or 2 (wrong usage), and says what
 went wrong in one line on stderr. Commands that talk to a running Tallymark find it by `--url`, else `TALLYMARK_URL`,
 else `http://127.0.0.1:8080`, and send `TALLYMARK_KEY` as a bearer token if it is set.
+
+A terminal gets colours, tables of its width and progress bars (the extra `cli`, part of `all`, brings them;
+`NO_COLOR` turns colours off). A pipe or a file gets plain text: one line a row, nothing cut off.
 """
 
 

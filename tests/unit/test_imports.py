@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("pyspark", "pyarrow", "polars", "numpy", "granian", "yaml")
+HEAVY = ("pyspark", "pyarrow", "polars", "numpy", "granian", "yaml", "rich")
 
 
 @pytest.mark.parametrize(
@@ -14,16 +14,16 @@ HEAVY = ("pyspark", "pyarrow", "polars", "numpy", "granian", "yaml")
         ("tallymark", HEAVY),
         ("tallymark.client", HEAVY),
         ("tallymark.cli", HEAVY),
-        ("tallymark.collector.service", ("pyspark", "polars", "yaml")),
-        ("tallymark.query.service", ("pyspark",)),
-        ("tallymark.keeper.service", ("pyspark", "granian")),
+        ("tallymark.collector.service", ("pyspark", "polars", "yaml", "rich")),
+        ("tallymark.query.service", ("pyspark", "rich")),
+        ("tallymark.keeper.service", ("pyspark", "granian", "rich")),
         ("tallymark.store", ("pyspark",)),
         ("tallymark.log", ("pyspark", "polars")),
         # A collector opens its heartbeats, and has no Polars.
         ("tallymark.store.cassandra.heartbeats", ("pyspark", "polars")),
         ("tallymark.role", HEAVY),
         # Spark imports the source in four processes that never count.
-        ("tallymark.pipeline.spark.source", ("polars", "granian", "yaml")),
+        ("tallymark.pipeline.spark.source", ("polars", "granian", "yaml", "rich")),
     ],
 )
 def test_importing_a_role_does_not_pull_in_what_it_does_not_need(module, forbidden):

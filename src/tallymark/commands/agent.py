@@ -8,9 +8,10 @@ import socket
 import time
 from typing import Any
 
-from tallymark.commands.command import Command, CommandFailed, WrongUsage, progress
+from tallymark.commands.command import Command, CommandFailed, WrongUsage
 from tallymark.commands.configuration import add_settings, read_settings
 from tallymark.commands.output import print_json, print_table
+from tallymark.commands.progress import Progress
 from tallymark.commands.service import DEFAULT_URL, add_url
 from tallymark.role import file_stem
 from tallymark.settings import AgentSettings, Settings
@@ -117,14 +118,11 @@ def _once(arguments: argparse.Namespace, agent: AgentSettings) -> int:
     from tallymark.agent.service import once
 
     second = int(time.time())
-    if agent.every_s > 2:
-        progress(f"measuring for {agent.every_s} s …")
     try:
-        values, refused = once(agent, listen=arguments.statsd is not None)
+        with Progress(f"measuring for {agent.every_s} s …" if agent.every_s > 2 else ""):
+            values, refused = once(agent, listen=arguments.statsd is not None)
     except CannotListen as error:
         raise CommandFailed(str(error)) from error
-    finally:
-        progress("")
     if arguments.output == "json":
         facts: dict[str, Any] = {"server": agent.server, "time": second * 1000, "values": values, "refused": refused}
         print_json(facts)

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
@@ -114,14 +113,3 @@ def pairs(words: list[str], *, example: str) -> list[tuple[str, str]]:
             raise WrongUsage(f"{word!r} is not of the form key=value; write it like {example}")
         found.append((key, value))
     return found
-
-
-def watched() -> bool:
-    """A person looks at the terminal, so progress may be shown there."""
-    return sys.stderr.isatty()
-
-
-def progress(line: str) -> None:
-    """Written over the last one; an empty line clears it. Nothing when nobody watches."""
-    if watched():
-        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)

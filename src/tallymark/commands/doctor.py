@@ -13,7 +13,7 @@ from tallymark.commands.cluster import look_at_cluster
 from tallymark.commands.command import Command, CommandFailed, WrongUsage
 from tallymark.commands.configuration import add_settings, read_settings
 from tallymark.commands.finding import Finding
-from tallymark.commands.output import print_json
+from tallymark.commands.output import print_json, print_line
 from tallymark.commands.service import add_url, connect
 from tallymark.commands.up import ROLES, is_installed, needed, require_port, troubled
 from tallymark.commands.version import component_versions
@@ -22,6 +22,7 @@ from tallymark.supervisor.lock import read_place
 from tallymark.supervisor.processes import start_time
 
 OLDEST_PYTHON = (3, 11)
+STYLES = {"ok": "", "warning": "yellow", "broken": "red"}
 LITTLE_DISK_BYTES, TOO_LITTLE_DISK_BYTES = 5_000_000_000, 500_000_000
 
 
@@ -37,7 +38,7 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         width = max(len(finding.what) for finding in findings)
         for finding in findings:
-            print(f"{finding.state:<7}  {finding.what:<{width}}  {finding.detail}")
+            print_line(f"{finding.state:<7}  {finding.what:<{width}}  {finding.detail}", STYLES[finding.state])
             if finding.fix:
                 print(f"{'':<7}  {'':<{width}}  -> {finding.fix}")
     return 1 if any(finding.state == "broken" for finding in findings) else 0

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tallymark.client.transport import HttpTransport
-from tallymark.commands.command import Command, CommandFailed, WrongUsage, progress
+from tallymark.commands.command import Command, CommandFailed, WrongUsage
 from tallymark.commands.meters import put
 from tallymark.commands.output import print_json, print_table
+from tallymark.commands.progress import Progress
 from tallymark.commands.service import add_url, connect
 
 if TYPE_CHECKING:
@@ -141,9 +142,12 @@ def _send(arguments: argparse.Namespace, plan: "Plan", journal: Any) -> "Report"
         connections=arguments.connections,
         patience_s=arguments.patience,
     )
-    report = sender.run(tick=lambda so_far: progress(f"{so_far.acknowledged:,} of {plan.sends:,} acknowledged"))
-    progress("")
-    return report
+    with Progress("sending", total=plan.sends) as progress:
+        return sender.run(
+            tick=lambda so_far: progress.report(
+                f"{so_far.acknowledged:,} of {plan.sends:,} acknowledged", so_far.acknowledged
+            )
+        )
 
 
 def _facts(plan: "Plan", report: "Report", path: Path) -> dict[str, Any]:
@@ -196,16 +200,15 @@ def _verify(
 ) -> int:
     from tallymark.load.check import CannotCheck, await_applied, check
 
-    progress("waiting for the counts …")
-    begun = time.monotonic()
-    applied = await_applied(transport, outcomes.plan, since_ms=since_ms, deadline_s=arguments.patience)
-    waited_s = time.monotonic() - begun
-    progress("comparing …")
-    try:
-        differences, compared = check(transport, outcomes)
-    except CannotCheck as error:
-        raise CommandFailed(f"cannot check the counts: {error}") from error
-    progress("")
+    with Progress("waiting for the counts …") as progress:
+        begun = time.monotonic()
+        applied = await_applied(transport, outcomes.plan, since_ms=since_ms, deadline_s=arguments.patience)
+        waited_s = time.monotonic() - begun
+        progress.report("comparing …")
+        try:
+            differences, compared = check(transport, outcomes)
+        except CannotCheck as error:
+            raise CommandFailed(f"cannot check the counts: {error}") from error
     exact = applied and not differences
     if arguments.output == "json":
         listed = [{"where": d.where, "what": d.what, "expected": d.expected, "served": d.served} for d in differences]

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from tallymark.commands.command import Command, CommandFailed, WrongUsage, pairs, progress
+from tallymark.commands.command import Command, CommandFailed, WrongUsage, pairs
 from tallymark.commands.delivery import Batch, Delivery, Refused
 from tallymark.commands.output import print_json
+from tallymark.commands.progress import Progress
 from tallymark.commands.service import add_url, connect
 
 BATCH_EVENTS = 1_000
@@ -61,15 +62,15 @@ def _run(arguments: argparse.Namespace) -> int:
     delivery = Delivery(connect(arguments), wait=arguments.wait, timeout_s=arguments.timeout)
     tally = _Tally()
     batches = _batches(_lines(arguments.file), tally) if arguments.file is not None else [_one(arguments)]
-    for batch in batches:
-        outcome = delivery.send(batch)
-        tally.accepted += outcome.accepted
-        tally.applied &= outcome.applied
-        for refused in outcome.refused:
-            tally.refuse(refused)
-        if arguments.file is not None:
-            progress(f"{tally.accepted:,} accepted, {tally.rejected:,} rejected")
-    progress("")
+    with Progress() as progress:
+        for batch in batches:
+            outcome = delivery.send(batch)
+            tally.accepted += outcome.accepted
+            tally.applied &= outcome.applied
+            for refused in outcome.refused:
+                tally.refuse(refused)
+            if arguments.file is not None:
+                progress.report(f"{tally.accepted:,} accepted, {tally.rejected:,} rejected")
     return _report(arguments, tally)
 
 

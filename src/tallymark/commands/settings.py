@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tallymark.commands.command import Command
 from tallymark.commands.configuration import add_settings, read_settings
-from tallymark.commands.output import print_json
+from tallymark.commands.output import print_json, print_table
 from tallymark.settings import entries
 
 HIDDEN = "********"
@@ -35,12 +35,7 @@ def _run(arguments: argparse.Namespace) -> int:
             ]
         )
         return 0
-    key, value, origin = (
-        max(len(text) for text in column)
-        for column in zip(*((row.key, _toml(row.value), row.origin) for row in table), strict=True)
-    )
-    for row in table:
-        print(f"{row.key:<{key}}  {_toml(row.value):<{value}}  {row.origin:<{origin}}  {row.meaning}")
+    print_table([""] * 4, [[row.key, _toml(row.value), row.origin, row.meaning] for row in table])
     return 0
 
 

@@ -5,12 +5,13 @@ from typing import Any
 
 from tallymark.client.transport import HttpTransport
 from tallymark.commands.command import Command, CommandFailed
-from tallymark.commands.output import cell, print_json
+from tallymark.commands.output import cell, print_json, print_line
 from tallymark.commands.service import add_url, ask, connect
 from tallymark.ledger import OUTCOMES
 
 POSITIONS = ("end", "synced", "applied", "behind")
 SHOWN_PARTITIONS = 4
+WELL = "all is well"
 TERMS = (*(term.name for term in OUTCOMES), "in_flight")
 
 
@@ -24,7 +25,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print_json(status)
     else:
         for line in screen(status):
-            print(line)
+            print_line(line, _style(line))
     return 0 if status.get("healthy") else 1
 
 
@@ -51,7 +52,7 @@ def screen(status: dict[str, Any]) -> list[str]:
     """The verdict first, then the figures behind it."""
     meters = status.get("meters") or []
     lacking = _lacking(meters)
-    well = "all is well: nothing is late" + ("" if lacking else ", nothing is lost")
+    well = f"{WELL}: nothing is late" + ("" if lacking else ", nothing is lost")
     lines = [*([f"! {problem}" for problem in status.get("problems") or []] or [well]), *lacking]
     lines += ["", *_account(status), "", *_speed(status), *_positions(status), "", *_roles(status)]
     dead = status.get("dead_letters") or []
@@ -59,6 +60,10 @@ def screen(status: dict[str, Any]) -> list[str]:
         lines += ["", "dead letters"]
         lines += [f"  {each['events']:>14,}  {each['hop']}: {each['reason']}" for each in dead]
     return [*lines, "", f"meters    {', '.join(meter['name'] for meter in meters) or 'none'}"]
+
+
+def _style(line: str) -> str:
+    return "red" if line.startswith(("!", "  MISSING")) else "green" if line.startswith(WELL) else ""
 
 
 def _lacking(meters: list[dict[str, Any]]) -> list[str]:

@@ -1,4 +1,8 @@
-"""The terminal of `tallymark up`: few, calm lines; progress only where a person watches."""
+"""The terminal of `tallymark up`: few, calm lines; progress only where a person watches.
+
+Without rich: its live display hides the cursor, which a killed supervisor would not give back, and redraws from a
+thread, which fails when the terminal is closed, while the service goes on.
+"""
 
 import sys
 from typing import TextIO

@@ -11,7 +11,7 @@ import pytest
 from tallymark.cli import COMMANDS, main
 from tallymark.commands.command import Command, Group
 
-HEAVY = ("pyspark", "pyarrow", "polars", "numpy", "granian", "yaml", "prometheus_client")
+HEAVY = ("pyspark", "pyarrow", "polars", "numpy", "granian", "yaml", "rich", "prometheus_client")
 
 
 def every_command():
