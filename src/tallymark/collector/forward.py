@@ -38,6 +38,8 @@ CHUNK_BYTES = 65_536
 # RFC 3986: what may stand in a path as it is.
 PATH_CHARACTERS = "/:@!$&'()*+,;=~-._"
 
+Asked = dict[asyncio.Task[Head], Connection]
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LINE_END = re.compile(r"[\r\n\x00]")
 
@@ -130,48 +132,50 @@ class Forwarder:
         # A request that changes something is not sent again: it may have been done.
         again = method in ("GET", "HEAD")
         tried: set[Address] = set()
-        asked: dict[asyncio.Task[Head], Connection] = {}
-        failure: OSError | EOFError | None = None
+        asked: Asked = {}
+        failure: BaseException | None = None
         try:
             while True:
-                alone = False
-                try:
-                    connection = await self._connect(tried)
-                except ConnectionRefusedError as error:
-                    if not asked:
-                        raise failure or error from None
-                    alone = True
-                else:
-                    tried.add(connection.node)
-                    asked[asyncio.create_task(connection.ask(request, is_head=method == "HEAD"))] = connection
-                alone = alone or not again or tried.issuperset(self._nodes.known())
-                left_s = until - _now()
-                patience_s = left_s if alone else min(FIRST_TRY_S, left_s / 2)
-                done, _ = await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-                if not done:
-                    for connection in asked.values():
-                        self._nodes.failed(connection.node)
-                    if alone:
-                        raise TimeoutError
-                for task in done:
-                    connection = asked[task]
-                    try:
-                        head = task.result()
-                    except (OSError, EOFError) as error:
-                        failure = error
-                        self._broke_off(connection, tried)
-                        if not (again or (connection.is_reused and isinstance(error, BrokenPipeError))):
-                            raise
-                        del asked[task]
-                        continue
-                    self._nodes.answered(connection.node)
-                    del asked[task]
-                    return connection, head
+                found = await self._ask_another(request, method, asked, tried)
+                if not asked:
+                    raise failure or ConnectionRefusedError("no query service takes connections")
+                is_last = not found or not again or tried.issuperset(self._nodes.known())
+                for task in await self._heard(asked, is_last=is_last, until=until):
+                    connection = asked.pop(task)
+                    failure = task.exception()
+                    if failure is None:
+                        self._nodes.answered(connection.node)
+                        return connection, task.result()
+                    self._broke_off(connection, tried)
+                    if not _may_be_repeated(failure, connection, again=again):
+                        raise failure
         finally:
             for task, connection in asked.items():
                 task.cancel()
                 connection.close()
             await asyncio.gather(*asked, return_exceptions=True)
+
+    async def _ask_another(self, request: bytes, method: str, asked: Asked, tried: set[Address]) -> bool:
+        """Whether there was one that was not tried yet and took a connection."""
+        try:
+            connection = await self._connect(tried)
+        except ConnectionRefusedError:
+            return False
+        tried.add(connection.node)
+        asked[asyncio.create_task(connection.ask(request, is_head=method == "HEAD"))] = connection
+        return True
+
+    async def _heard(self, asked: Asked, *, is_last: bool, until: float) -> set[asyncio.Task[Head]]:
+        """Those that answered or failed; none if it is time to ask another. TimeoutError if there is no other."""
+        left_s = until - _now()
+        patience_s = left_s if is_last else min(FIRST_TRY_S, left_s / 2)
+        done, _ = await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            for connection in asked.values():
+                self._nodes.failed(connection.node)
+            if is_last:
+                raise TimeoutError
+        return done
 
     def _broke_off(self, connection: Connection, tried: set[Address]) -> None:
         """Nodes close idle connections and restart: then a kept one is dead, a new one to the same node is not."""
@@ -204,6 +208,13 @@ class Forwarder:
                 refused.add(node)
                 self._nodes.failed(node)
         raise ConnectionRefusedError("no query service takes connections")
+
+
+def _may_be_repeated(failure: BaseException, connection: Connection, *, again: bool) -> bool:
+    """Whether another node may be asked the same: nothing was sent, or it does no harm to ask twice."""
+    if not isinstance(failure, OSError | EOFError):
+        return False  # there was an answer, though none that can be read
+    return again or (connection.is_reused and isinstance(failure, BrokenPipeError))
 
 
 def _now() -> float:
