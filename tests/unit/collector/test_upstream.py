@@ -170,3 +170,24 @@ def test_one_who_reads_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
         assert connection.is_reusable
 
     play(serve, use)
+
+
+def test_answers_that_come_at_the_same_time_on_several_connections_do_not_mix() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        letter = (await reader.readuntil(b"\r\n\r\n")).split()[1][1:]
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+        for _ in range(100):
+            writer.write(letter * 10_000)
+            await writer.drain()
+
+    async def use(connections: Connections, node: tuple[str, int]) -> None:
+        async def body(letter: str) -> bytes:
+            connection = await taken(connections, node)
+            await connection.ask(f"GET /{letter} HTTP/1.1\r\n\r\n".encode(), is_head=False)
+            return await connection.content()
+
+        letters = "abcdefgh"
+        for letter, answer in zip(letters, await asyncio.gather(*map(body, letters)), strict=True):
+            assert answer == letter.encode() * 1_000_000
+
+    play(serve, use)
