@@ -255,7 +255,9 @@ def _in_the_middle(teller: Teller, shop: Shop) -> list[Event]:
     """An hour half rolled, a fold half done, a batch that is only in the journal: its events of partition 0."""
     teller.append(0, at_ms(3, "14:30"), shop.open(at_ms(3, "14:10"), minutes=12))
     teller.append(1, at_ms(3, "14:30"), shop.open(at_ms(3, "14:12"), minutes=9))
-    teller.apply(now_ms=at_ms(3, "14:31"))
+    # An hour that is still to be rolled, and that nothing later reminds the keeper of.
+    teller.append(1, at_ms(3, "20:15"), shop.open(at_ms(3, "20:10"), minutes=4))
+    teller.apply(now_ms=at_ms(3, "20:16"))
     teller.fold()
     teller.roll(now_ms=at_ms(3, "14:40"))
     teller.roll(now_ms=at_ms(4, "10:40"), slices=2)
