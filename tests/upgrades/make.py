@@ -14,7 +14,7 @@ from typing import Any
 
 import cassandras
 from tallymark.settings import Settings
-from tallymark.store.cassandra import schema as cassandra_schema
+from tallymark.store.format import VERSION
 from upgrades import answers, homes, story
 from upgrades.product import Product
 from upgrades.reckoning import Reckoning, Version
@@ -115,7 +115,7 @@ def _check_meter(found: dict[str, Any], version: Version) -> None:
 
 def _schema(kind: str, folder: Path) -> int:
     if kind == "cassandra":
-        return cassandra_schema.VERSION
+        return VERSION
     with closing(sqlite3.connect(Settings(data=str(folder)).store_file)) as connection:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 

@@ -8,9 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from tallymark.pipeline.salvage import burial
-from tallymark.pipeline.source import Plan, Task
-from tallymark.pipeline.task import count_task
 
 from tallymark import log as logs
 from tallymark import store as stores
@@ -23,7 +20,10 @@ from tallymark.keeper.letters import take_in_letters
 from tallymark.keeper.streams import Stream
 from tallymark.log.protocol import Appended, Outgoing
 from tallymark.meters import from_mapping
-from tallymark.pipeline import source
+from tallymark.pipeline.counting import plan as planning
+from tallymark.pipeline.counting.plan import Plan, Task
+from tallymark.pipeline.counting.salvage import burial
+from tallymark.pipeline.counting.task import count_task
 from tallymark.settings import Settings
 from tallymark.store.address import StoreAddress
 from tallymark.store.model import LiveMeters, Stretch, StretchResult
@@ -67,7 +67,7 @@ class Product:
         self._log.close()
         self._dead.close()
         self.store.close()
-        for cached in (source.open_log, source.open_deposits):
+        for cached in (planning.open_log, planning.open_deposits):
             cached.cache_clear()
 
     def put_meter(self, definition: Definition, *, now_ms: int) -> None:

@@ -103,7 +103,7 @@ def test_a_newer_one_is_refused_and_left_as_it_is(home: homes.Home) -> None:
     home.make_newer()
     before = home.contents()
     said = refusal(home)
-    assert "has schema 1000" in said
+    assert "has format 1000" in said
     assert "use the version that wrote it" in said
     assert home.contents() == before
 

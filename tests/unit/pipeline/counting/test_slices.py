@@ -47,10 +47,10 @@ def test_what_is_joined_and_grouped_at_one_time_is_bounded_also_within_a_record(
     heights = []
     aggregated = counting._aggregated
 
-    def seen(rows, registered):
+    def seen(rows, registered, needed):
         if registered.meter.each:
             heights.append(rows.height)
-        return aggregated(rows, registered)
+        return aggregated(rows, registered, needed)
 
     monkeypatch.setattr(counting, "_aggregated", seen)
     path.meters = build.meters(GAUGES)

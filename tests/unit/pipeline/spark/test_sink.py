@@ -1,8 +1,7 @@
 """What the sink tells about a batch that the store has applied."""
 
-from tallymark.pipeline.sink import BatchSink
-
 from tallymark.ledger import OUTCOMES, Ledger
+from tallymark.pipeline.spark.sink import BatchSink
 from tallymark.store.model import Stretch, StretchResult
 from tallymark.telemetry import REGISTRY
 
