@@ -19,16 +19,16 @@ from tallymark.query.values import NOTHING, Row, largest, rows, unknown, values
 from tallymark.store.model import label_column
 from tallymark.store.protocol import Snapshot, TooManyRows
 
-# About 200 MB as columns. A top reads one row a series, so this is also the most series that can be ranked.
+# About 200 MB as columns. A top reads one row per series, so this is also the most series that can be ranked.
 MOST_ROWS = 2_000_000
-# Labels that are named one by one when only their series are read again; SQLite takes 32,766 parameters or more.
+# Labels to filter by, one by one, when only the kept series are read again; SQLite takes at least 32,766 parameters.
 MOST_NAMED = 10_000
 
 Labels = tuple[str, ...]
 
 
 def total(sources: Sources, question: Question) -> Computed:
-    """One number an aggregate, of all time or of a range."""
+    """One number per aggregate, over all time or over a range."""
     with sources.store.snapshot() as snapshot:
         frame = _read(snapshot, question)
         fresh = _fresh(sources, snapshot)
@@ -84,7 +84,7 @@ def top(sources: Sources, question: Question) -> Computed:
 def _over_time(sources: Sources, snapshot: Snapshot, question: Question, edges: Edges) -> tuple[pl.DataFrame, int]:
     """The rows of the series that are kept, and how many series are not.
 
-    All stays in columns until it is known to fit: 20,000 series of an hour as Python objects took 590 MB and 8 s.
+    Everything stays in columns until it is known to fit: as objects, 20,000 series of an hour took 590 MB and 8 s.
     """
     limits = sources.settings.query
     buckets = len(edges.seconds) - 1
@@ -110,7 +110,7 @@ def _largest(snapshot: Snapshot, question: Question) -> tuple[pl.DataFrame, int]
 
 
 def _named(question: Question, kept: pl.DataFrame) -> Mapping[str, Sequence[str]]:
-    """A filter that lets all kept series through, and others only where they share labels with several of them."""
+    """A filter that lets all kept series through, and others only if they share labels with several of them."""
     if kept.is_empty() or kept.height * len(question.by) > MOST_NAMED:
         return question.where
     labels = {label: kept[label_column(label)].unique(maintain_order=True).to_list() for label in question.by}
@@ -160,7 +160,7 @@ def _fresh(sources: Sources, snapshot: Snapshot) -> Freshness:
 
 
 def _points(buckets: dict[int, Row], question: Question, edges: Edges, fresh: Freshness) -> list[dict[str, Any]]:
-    """A bucket without events is empty once it is complete; until then nobody can know."""
+    """A bucket without events is empty once it is complete; until then its value is unknown."""
     meter, functions = question.meter.meter, question.functions
     empty, not_known = values(NOTHING, functions, meter), unknown(functions)
     points = []
@@ -173,7 +173,7 @@ def _points(buckets: dict[int, Row], question: Question, edges: Edges, fresh: Fr
 
 
 def _computed(question: Question, fresh: Freshness, rest: Mapping[str, Any] | None = None, **found: Any) -> Computed:
-    """Encoded here, so that an answer that is kept is not encoded again, and its size is known."""
+    """Encoded here, so that a cached answer is not encoded again and its size is known."""
     meter = question.meter
     if fresh.loss is not None:
         fresh = replace(fresh, loss=fresh.loss + meter.missed)

@@ -77,7 +77,7 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
 
 
 class Parse(Protocol):
-    """Turns what was asked into a question, or refuses it."""
+    """Turns the parameters of a request into a question, or refuses them."""
 
     def __call__(self, meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, limits: QuerySettings) -> Question: ...
 
@@ -92,7 +92,7 @@ def _asking(
         meter = known_meter(sources.store, request.arguments["name"])
         limits = sources.settings.query
         asked = parse(meter, request.pairs, now_ms=sources.clock_ms(), limits=limits)
-        # What cannot be read was not said by a collector of ours: then the answer is computed anew.
+        # A header that cannot be decoded is not from one of our collectors: then the answer is computed afresh.
         said = request.headers(APPLIED)
         since = {} if said is None else decode_positions(said)
         return sources.cache.get(
@@ -137,7 +137,7 @@ def _put(sources: Sources) -> Callable[[Request], Response]:
 
 
 def _ready(sources: Sources, is_stopping: Callable[[], bool]) -> dict[str, Any]:
-    """Answers only if the store does; what the others are doing is said, but is not this role's readiness."""
+    """Ready if the store answers. The states of the other roles are shown, but do not matter for that."""
     if is_stopping():
         raise Problem(503, "stopping", "the service is stopping; ask another one", headers={"retry-after": "1"})
     now_ms = sources.clock_ms()

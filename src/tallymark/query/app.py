@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Takes requests in the event loop and has them answered by a few threads."""
+    """Takes requests in the event loop and lets a few threads answer them."""
 
     def __init__(self, sources: Sources, routes: Routes) -> None:
         self.routes = routes
@@ -61,7 +61,7 @@ class Dispatcher:
         telemetry.QUERY_ANSWERS.labels(label, str(answer.status)).inc()
 
     def close(self) -> None:
-        """After the server has stopped: what is being answered is finished."""
+        """Finish what is being answered; call it after the server has stopped."""
         self._pool.shutdown()
 
     async def _request(self, scope: Scope, proto: Any, route: Route, arguments: tuple[str, ...]) -> Request:
@@ -76,12 +76,12 @@ class Dispatcher:
 
     async def _answered(self, make: Make, request: Request) -> Response:
         if self._waiting >= MOST_WAITING:
-            detail = f"{self._waiting} questions are waiting, at most {MOST_WAITING}; ask again in a second"
+            detail = f"{self._waiting} questions are waiting (at most {MOST_WAITING}); ask again in a second"
             raise Problem(503, "overloaded", detail, headers={"retry-after": "1"})
         self._waiting += 1
         try:
             answer: Response | Future[Response] = await self._in_thread(lambda: make(request))
-            # Somebody else's thread computes it; this one does not stand still meanwhile.
+            # Another thread computes it; this one is free meanwhile.
             return await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
         finally:
             self._waiting -= 1
@@ -126,7 +126,7 @@ def make_app(sources: Sources, routes: Routes) -> tuple[Dispatcher, App]:
 
 
 async def _body(proto: Any) -> bytes:
-    """Read no more than may be used: what is over the limit is refused by its length."""
+    """The body, read only until it exceeds the limit: a longer one is refused anyway."""
     body = b""
     async for chunk in proto:
         body += chunk
@@ -136,7 +136,7 @@ async def _body(proto: Any) -> bytes:
 
 
 def _resume(request: Request, end: int) -> int:
-    """Where to go on: after the last message that the client has seen, if it says so."""
+    """Where to resume: after the last message that the client has seen, if it says so."""
     seen = request.headers("last-event-id") or ""
     return min(int(seen), end) if seen.isascii() and seen.isdigit() and len(seen) < 19 else end
 
@@ -148,7 +148,7 @@ def _problem(error: Exception, scope: Scope) -> Problem:
         logger.warning("%s %s: %s", scope.method, scope.path, error)
         return Problem(503, "store_unreachable", f"the store does not answer: {error}", headers={"retry-after": "1"})
     if isinstance(error, SnapshotOutdated):
-        detail = f"the store moved on {MOST_TRIES} times while this was answered: {error}; ask again, or for less"
+        detail = f"the store moved on {MOST_TRIES} times while this was being answered: {error}; ask again, or for less"
         return Problem(503, "busy", detail, headers={"retry-after": "1"})
     if isinstance(error, StoreError):
         return Problem(400, "refused", str(error))

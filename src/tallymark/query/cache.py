@@ -1,4 +1,4 @@
-"""Answers kept for a moment: equal questions within it are computed once, and so are those asked at the same time."""
+"""A cache of answers: equal questions that are asked at the same time or shortly after are computed once."""
 
 import threading
 import time
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from tallymark import telemetry
 from tallymark.query.response import Response
 
-# A dashboard asks some ten questions over and over; the largest answers (query.max_points) have about 6 MB.
+# A dashboard asks about ten questions over and over; the largest answers (query.max_points) take about 6 MB.
 MOST_BYTES = 64_000_000
-# What an entry takes beside its question and its body.
+# What an entry takes besides its question and its body.
 ENTRY_BYTES = 1_000
 
 Positions = Mapping[int, int]
@@ -26,7 +26,7 @@ def covers(known: Positions, wanted: Positions) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """An answer, and what was applied at the moment that it is of."""
+    """An answer, and what was applied at its snapshot."""
 
     answer: Response
     applied: Positions
@@ -41,7 +41,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """A computation under way. Its moment is not known yet, but it is no earlier than `floor`."""
+    """A computation in progress. Its snapshot is not known yet, but is no older than `floor`."""
 
     floor: Positions
     landing: Future[Response] = field(default_factory=Future)
@@ -52,7 +52,7 @@ class _Flight:
 
 
 class AnswerCache:
-    """Keeps each answer for `ttl_s` after it was computed, 0 keeps none. Errors are never kept."""
+    """Keeps each answer for `ttl_s` after it was computed; 0 keeps none. Errors are never kept."""
 
     def __init__(
         self, *, ttl_s: float, most_bytes: int = MOST_BYTES, clock: Callable[[], float] = time.monotonic
@@ -64,7 +64,7 @@ class AnswerCache:
         self._held = 0
         self._flights: dict[str, _Flight] = {}
         self._seen: Positions = {}
-        """the furthest positions of any moment so far; replaced, never changed"""
+        """the furthest positions of any snapshot so far; replaced, never changed"""
         self._hits, self._misses, self._fresh = (
             telemetry.QUERY_CACHE.labels(outcome) for outcome in ("hit", "miss", "fresh")
         )
@@ -78,10 +78,10 @@ class AnswerCache:
         since: Positions | None = None,
         applied: Callable[[], Positions] = dict,
     ) -> Response | Future[Response]:
-        """The answer, or the promise of one that another thread is computing, whose error it then brings too.
+        """The answer, or a future of the one that another thread is computing, including its error.
 
-        `fresh` computes in any case. An answer from before `since` was applied is not given. `applied` reads what is
-        applied now; it is asked only for a `since` beyond all that was seen.
+        `fresh` always computes. An answer from before `since` was applied is never returned. `applied` reads what is
+        applied now; it is called only for a `since` beyond everything seen so far.
         """
         if fresh or self._ttl_s <= 0:
             self._fresh.inc()
@@ -91,8 +91,8 @@ class AnswerCache:
             return computed.answer
         since = since or {}
         if not covers(self._seen, since):
-            # Else nobody with this `since` could join a computation that begins now. That it was applied is looked up,
-            # not believed: one who makes it up would have others join what was computed before theirs was applied.
+            # Otherwise nobody with this `since` could join a computation that starts now. It is looked up rather than
+            # trusted: a made-up one would let others join a computation from before theirs was applied.
             found = applied()
             with self._lock:
                 self._see(found)
@@ -143,7 +143,7 @@ class AnswerCache:
         before = self._entries.get(question)
         if before is not None:
             if not covers(computed.applied, before.computed.applied):
-                return  # a slower computation of an earlier moment: answers do not go back
+                return  # a slower computation of an older snapshot: answers never go back in time
             self._drop(question)
         self._entries[question] = _Entry(computed, size, self._clock() + self._ttl_s)
         self._held += size

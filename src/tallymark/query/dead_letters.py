@@ -24,7 +24,7 @@ REASONS = (
     "lost_by_retention",
     MAYBE_DUPLICATE,
 )
-"""what letters are kept for, so that a reason that has not occurred yet can be told from one that does not exist"""
+"""every reason there is, so that one that has not occurred yet is not taken for a typing error"""
 FILTERS = {"hop": "`collector` (refused) or `pipeline` (accepted, not counted)", "reason": "why; repeat for `or`"}
 DEFAULT_LETTERS, MOST_LETTERS = 100, 1_000
 DEFAULT_EVENTS, MOST_EVENTS = 100, 1_000
@@ -33,7 +33,7 @@ MOST_HEX_BYTES = 4_096
 
 
 def list_letters(sources: Sources, pairs: Pairs) -> dict[str, Any]:
-    """Those that are kept, newest first, and how many events there ever were of each reason."""
+    """The letters that are kept, newest first, and how many events each reason has ever had."""
     given = sort_out(pairs, allowed=("limit",), question="/v1/dlq", keys=tuple(FILTERS))
     store = sources.store
     counts, last_ms = store.dead_letter_counts(), store.last_dead_letters_ms()
@@ -65,13 +65,13 @@ def show_letter(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
 
 def _content(letter: DeadLetter, limit: int) -> dict[str, Any]:
     if not letter.raw:
-        return {"note": "nothing of it is kept; its events are only counted"}
+        return {"note": "its content was not kept, only the number of its events"}
     if letter.hop == "collector" and letter.reason != "letter_unreadable":
         text = letter.raw[:MOST_TEXT_BYTES].decode(errors="replace")
         return {"text": text, **_left_out(len(letter.raw) - MOST_TEXT_BYTES, "left_out_bytes")}
     if letter.hop == "pipeline":
         try:
-            # One that killed its task must not kill the service that is asked about it.
+            # A frame that killed its task must not kill this service too.
             found = (rows_in_a_child if letter.reason == KILLER else rows)(letter.raw, limit=limit)
         except FrameError as error:
             return _bytes(letter, f"its events cannot be read: {error}")
@@ -120,6 +120,6 @@ def _unknown(sources: Sources, name: str, *, is_id: bool) -> str:
     if not kept:
         return f"there is no dead letter {name}; none are kept"
     return (
-        f"there is no dead letter {name}, or no longer: the oldest go when log.dead_bytes is reached;"
+        f"there is no dead letter {name}, or not any more: the oldest are deleted to stay within log.dead_bytes;"
         f" the newest is {kept[0].letter_id}"
     )

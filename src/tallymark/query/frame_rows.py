@@ -42,7 +42,7 @@ def _shown(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def rows_in_a_child(payload: bytes, *, limit: int) -> list[dict[str, Any]]:
-    """As `rows`; a process that dies over it is a FrameError as well."""
+    """Like `rows`, in a process of its own; if that dies, it is a FrameError too."""
     command = [sys.executable, "-m", __name__, str(limit)]
     try:
         done = subprocess.run(command, input=payload, capture_output=True, timeout=CHILD_TIMEOUT_S, check=False)

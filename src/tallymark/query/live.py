@@ -1,4 +1,4 @@
-"""`live`: what each applied batch adds to a meter, as server-sent events. One follower serves all who listen."""
+"""`live`: what each applied batch adds to a meter, as server-sent events. One follower serves all listeners."""
 
 import asyncio
 import contextlib
@@ -24,8 +24,8 @@ KEEP_ALIVE_S = 15.0
 MOST_LISTENERS = 256
 MOST_CHANGES = 1000
 MOST_WAITING = 64
-# The server buffers what a listener does not read and cannot say how much that is. So a stream ends after this much,
-# which bounds what one who never reads can hold; clients come back by themselves and miss nothing.
+# The server buffers what a listener does not read and cannot say how much that is. So a stream ends after this many
+# bytes, which bounds what a client that never reads can hold; clients reconnect by themselves and miss nothing.
 MOST_STREAM_BYTES = 4_000_000
 
 logger = logging.getLogger(__name__)
@@ -35,14 +35,14 @@ Where = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def message(event: str, data: Mapping[str, Any], *, sequence: int | None = None) -> bytes:
-    """One server-sent event. Its id is where to go on after a lost connection."""
+    """One server-sent event. Its id is where to resume after a lost connection."""
     number = b"" if sequence is None else b"id: %d\n" % sequence
     return b"%sevent: %s\ndata: %s\n\n" % (number, event.encode(), encode(data))
 
 
 @dataclass(eq=False)
 class Listener:
-    """Somebody who follows one meter; what waits for them is bounded."""
+    """A client that follows one meter, with a bounded queue of messages."""
 
     name: str
     where: Where
@@ -54,7 +54,7 @@ class Listener:
         if self.ended:
             return
         if self.waiting.qsize() >= MOST_WAITING:
-            self.end("slow", f"dropped: {MOST_WAITING} messages wait unread; come back with Last-Event-ID")
+            self.end("slow", f"dropped: {MOST_WAITING} messages wait unread; reconnect with Last-Event-ID")
         else:
             self.waiting.put_nowait(text)
 
@@ -66,7 +66,7 @@ class Listener:
 
 
 class Follower:
-    """Reads the journal while somebody listens, and only then."""
+    """Reads the journal while there are listeners, and only then."""
 
     def __init__(self, store: Store, in_thread: InThread, *, interval_s: float = INTERVAL_S) -> None:
         self._store = store
@@ -90,7 +90,7 @@ class Follower:
         if self._closed:
             raise Problem(503, "stopping", "the service is stopping", headers={"retry-after": "1"})
         if len(self._listeners) >= MOST_LISTENERS:
-            detail = f"{len(self._listeners)} listeners, at most {MOST_LISTENERS}; try again later"
+            detail = f"{len(self._listeners)} listeners (at most {MOST_LISTENERS}); try again later"
             raise Problem(503, "too_many_listeners", detail, headers={"retry-after": "5"}, limit=MOST_LISTENERS)
         listener = Listener(name, tuple((key, tuple(wanted)) for key, wanted in where.items()), since)
         self._listeners.add(listener)
@@ -102,10 +102,10 @@ class Follower:
             self._listeners.discard(listener)
 
     def close(self) -> None:
-        """End every stream; the server waits for open ones otherwise."""
+        """End every stream; otherwise the server waits for them."""
         self._closed = True
         for listener in self._listeners:
-            listener.end("stopping", "the service is stopping; come back with Last-Event-ID")
+            listener.end("stopping", "the service is stopping; reconnect with Last-Event-ID")
 
     async def _follow(self) -> None:
         while self._listeners and not self._closed:
@@ -135,7 +135,7 @@ Wanted = tuple[str, Where, int]
 
 
 def news(store: Store, groups: Sequence[Wanted]) -> tuple[int, dict[Wanted, bytes | None]]:
-    """(sequence read up to, text for each group): nothing where nothing changed, None where the meter is gone."""
+    """(sequence read up to, text for each group): empty if nothing changed, None if the meter is gone."""
     start = min(sequence for _, _, sequence in groups)
     batches = store.journal_since(start)
     if not batches:
@@ -176,7 +176,7 @@ def _changes(
 
 
 async def stream(transport: Any, listener: Listener, *, gone: asyncio.Future[Any], version: int) -> None:
-    """Send until the listener leaves, is ended, or has had enough for one connection."""
+    """Send until the client leaves, the listener is ended, or the connection has carried enough bytes."""
     hello = message("start", {"meter": listener.name, "version": version}, sequence=listener.sequence)
     await transport.send_bytes(b"retry: 500\n\n" + hello)
     sent = 0
@@ -187,7 +187,7 @@ async def stream(transport: Any, listener: Listener, *, gone: asyncio.Future[Any
             return
         sent += len(text)
         if sent > MOST_STREAM_BYTES:
-            detail = f"this stream ends after {MOST_STREAM_BYTES:,} bytes; come back with Last-Event-ID"
+            detail = f"this stream ends after {MOST_STREAM_BYTES:,} bytes; reconnect with Last-Event-ID"
             await transport.send_bytes(message("end", {"reason": "length", "detail": detail}))
             return
 

@@ -54,7 +54,7 @@ def delete_meter(sources: Sources, name: str) -> dict[str, Any]:
     if gone.built_in:
         raise _built_in(name, "deleted")
     sources.store.delete_meter(name, now_ms=sources.clock_ms())
-    return {"deleted": name, "version": gone.version, "note": f"{name} stops counting with the next batch"}
+    return {"deleted": name, "version": gone.version, "note": f"{name} stops counting from the next batch on"}
 
 
 def resume_meter(sources: Sources, name: str) -> dict[str, Any]:
@@ -96,12 +96,12 @@ def _definition(name: str, body: bytes) -> Any:
 def _note(before: RegisteredMeter | None, after: RegisteredMeter) -> str:
     name = after.meter.name
     if before is None:
-        return f"{name} counts from now on; counting the past too (`meters backfill {name}`) comes with the archive"
+        return f"{name} counts from now on; counting past events (`meters backfill {name}`) will come with the archive"
     if before.version == after.version:
         return "nothing changed"
     return (
-        f"version {after.version} counts from now on, and answers are of it alone; "
-        f"counting the past again (`meters recount {name}`) comes with the archive"
+        f"version {after.version} counts from now on, and answers cover only this version; "
+        f"recounting past events (`meters recount {name}`) will come with the archive"
     )
 
 
@@ -110,8 +110,8 @@ def _resumed(before: RegisteredMeter, after: RegisteredMeter) -> str:
     if before.broken is None:
         return f"{name} is not broken; nothing changed"
     return (
-        f"{name} counts again from the next batch on; the {after.missed:,} events that it missed stay on record as its"
-        " gaps, until the archive can fill them"
+        f"{name} counts again from the next batch on; the {after.missed:,} events that it missed stay on record as"
+        " gaps until the archive can fill them"
     )
 
 

@@ -29,7 +29,7 @@ def parse(name: str, text: str, *, now_ms: int, zone: tzinfo) -> int:
         raise Problem(
             400,
             "bad_time",
-            f"{name} = {text!r} is no time; write RFC 3339 (2026-11-15T12:00:00Z), epoch ms, or relative (-1h)",
+            f"{name} = {text!r} is not a time; write RFC 3339 (2026-11-15T12:00:00Z), epoch ms, or relative (-1h)",
             parameter=name,
         )
     if not EARLIEST_MS <= moment_ms <= LATEST_MS:

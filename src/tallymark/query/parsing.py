@@ -37,7 +37,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """All that the store must be asked, already checked."""
+    """Everything the store needs to know, already checked."""
 
     meter: RegisteredMeter
     where: Mapping[str, Sequence[str]]
@@ -53,7 +53,7 @@ class Question:
     """asked past the cache"""
 
     def key(self, kind: str) -> str:
-        """Equal for questions with equal answers while nothing is applied: one may say -1h, the other the time."""
+        """Equal for questions whose answers are equal until something is applied, however they are written."""
         where = tuple((key, tuple(wanted)) for key, wanted in self.where.items())
         meter, span = self.meter, self.range
         bounds = (span.start_s, span.end_s, span.widened)
@@ -118,16 +118,16 @@ def top(meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, limits: QuerySetti
 
 
 def live(meter: RegisteredMeter, pairs: Pairs) -> Mapping[str, Sequence[str]]:
-    """The labels that somebody wants to follow."""
+    """The labels to follow."""
     return _given(meter, pairs, LIVE).where
 
 
 def too_many_points(actual: int | None, limits: QuerySettings) -> Problem:
-    """`actual` is None when reading was broken off, so that nobody knows how many there are."""
+    """`actual` is None if reading stopped early, so that the number is unknown."""
     points = "more points than" if actual is None else f"{actual:,} points exceed"
     detail = (
         f"{points} query.max_points = {limits.max_points:,};"
-        " take a longer step, a shorter range, fewer keys in by, fewer labels, or limit="
+        " use a longer step, a shorter range, fewer keys in by, fewer labels, or limit="
     )
     if actual is None:
         return Problem(400, "over_limit", detail, limit=limits.max_points)
@@ -136,8 +136,8 @@ def too_many_points(actual: int | None, limits: QuerySettings) -> Problem:
 
 def too_many_rows(most_rows: int) -> Problem:
     detail = (
-        f"more than {most_rows:,} series or buckets would have to be gone through, the most for one question;"
-        " filter by a label, or take fewer keys in by, a longer step or a shorter range"
+        f"this would read more than {most_rows:,} series or buckets, the limit for one question;"
+        " filter by a label, or use fewer keys in by, a longer step or a shorter range"
     )
     return Problem(400, "over_limit", detail, limit=most_rows)
 
@@ -198,7 +198,7 @@ def _moment(given: Given, name: str, now_ms: int, zone: tzinfo) -> int | None:
 
 
 def _last_hour(given: Given, now_ms: int, zone: tzinfo) -> tuple[int, int]:
-    """What was asked for; the hour up to `to`, or up to now, where it was not."""
+    """The range asked for; by default the hour up to `to`, or up to now."""
     start_ms, end_ms = (_moment(given, name, now_ms, zone) for name in ("from", "to"))
     if end_ms is None:
         end_ms = now_ms

@@ -1,4 +1,4 @@
-"""Asking again when the store moved on while an answer was made."""
+"""Trying again when the store has moved on while an answer was computed."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,9 +11,9 @@ _Made = TypeVar("_Made")
 
 
 def of_a_moment(make: Callable[[], _Made]) -> _Made:
-    """What `make` gives; of a new moment when the store no longer has the one that it began with.
+    """The result of `make`, run again with a new snapshot if the store no longer has the one it began with.
 
-    Only for what changes nothing: it may be done several times.
+    Only for reads, since `make` may run several times.
     """
     for _ in range(MOST_TRIES - 1):
         try:

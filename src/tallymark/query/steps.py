@@ -121,7 +121,7 @@ def parse(text: str, zone: tzinfo) -> Step:
     found = _STEP.fullmatch(text)
     if not found or int(found[1]) == 0:
         raise Problem(
-            400, "bad_step", f"step = {text!r} is no step; write 1m, 5m, 15m, 1h, 1d, 1mo …", parameter="step"
+            400, "bad_step", f"step = {text!r} is not a step; write 1m, 5m, 15m, 1h, 1d, 1mo …", parameter="step"
         )
     count, unit = int(found[1]), found[2]
     longest = LONGEST["mo"] if unit == "mo" else LONGEST["d"] * DAY_S // UNITS_S[unit]
@@ -136,7 +136,7 @@ def parse(text: str, zone: tzinfo) -> Step:
         raise Problem(
             400,
             "bad_step",
-            f"step = {text!r} is not a whole number of minutes, the finest that is kept",
+            f"step = {text!r} is not a whole number of minutes, the finest resolution kept",
             parameter="step",
         )
     return Fixed(seconds)

@@ -115,7 +115,7 @@ def test_what_is_not_text_is_shown_as_far_as_it_is(desk):
 def test_a_letter_that_only_counts_says_so(desk):
     desk.store.bury(DeadLetter("collector", "bad_time", "900 more", 900, b"", AT_MS))
     told = desk.ask("/v1/dlq/1")
-    assert told["note"] == "nothing of it is kept; its events are only counted"
+    assert told["note"] == "its content was not kept, only the number of its events"
     assert not {"text", "rows", "hex"} & set(told)
 
 
