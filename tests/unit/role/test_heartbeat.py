@@ -55,13 +55,20 @@ def test_one_whose_store_is_away_does_not_say_goodbye():
 
     def wait(seconds: float) -> bool:
         waits.append(seconds)
-        heard.away = len(waits) > 1
+        heard.away = len(waits) == 2  # it would be back for a goodbye, which could take as long as the last beat
         return len(waits) == 3
 
     Heartbeat("query", lambda: heard).run({}, wait=wait)
-    heard.away = False
     assert waits == [2.0, 2.0, 2.0]
     assert heard.said == [("query", {}), ("query", {})]
+
+
+def test_the_store_is_opened_once():
+    opened, heard = [], Heard()
+    heartbeat = Heartbeat("query", lambda: opened.append(1) or heard)
+    heartbeat.beat({})
+    heartbeat.beat({})
+    assert (len(heard.said), len(opened)) == (2, 1)
 
 
 def test_a_goodbye_that_fails_is_logged(caplog):
