@@ -38,15 +38,26 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_pause_s: float = 5.0
 
     def __post_init__(self) -> None:
+        self._check_urls()
+        _one_of("when_full", self.when_full, POLICIES)
+        _one_of("balance", self.balance, BALANCES)
+        _one_of("compress", self.compress, compression.CHOICES)
+        self._check_sizes()
+        self._check_seconds()
+        if self.when_full == "spill" and not self.spill_folder:
+            raise ValueError("when_full='spill' needs a spill_folder")
+        if self.when_full != "spill" and self.spill_folder:
+            raise ValueError(f"spill_folder is of no use with when_full={self.when_full!r}; use when_full='spill'")
+
+    def _check_urls(self) -> None:
         if not self.urls:
             raise ValueError("urls is empty; give at least one address, as http://127.0.0.1:8080")
         for url in self.urls:
             split_url(url)
         if len(set(self.urls)) < len(self.urls):
             raise ValueError(f"urls has an address twice: {', '.join(self.urls)}")
-        _one_of("when_full", self.when_full, POLICIES)
-        _one_of("balance", self.balance, BALANCES)
-        _one_of("compress", self.compress, compression.CHOICES)
+
+    def _check_sizes(self) -> None:
         for name in ("batch_events", "batch_bytes", "max_events", "max_bytes", "max_spill_bytes", "in_flight"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
@@ -55,6 +66,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name} is {value}; it must be at least 1")
         if self.in_flight > MAX_IN_FLIGHT:
             raise ValueError(f"in_flight is {self.in_flight}; it must be at most {MAX_IN_FLIGHT:,}, each is a thread")
+
+    def _check_seconds(self) -> None:
         for name in _SECONDS:
             _seconds(name, getattr(self, name))
         for name in ("linger_s", "block_s", "first_pause_s", "max_pause_s"):
@@ -65,10 +78,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be more than 0")
         if self.min_timeout_s > self.max_timeout_s:
             raise ValueError(f"min_timeout_s = {self.min_timeout_s} exceeds max_timeout_s = {self.max_timeout_s}")
-        if self.when_full == "spill" and not self.spill_folder:
-            raise ValueError("when_full='spill' needs a spill_folder")
-        if self.when_full != "spill" and self.spill_folder:
-            raise ValueError(f"spill_folder is of no use with when_full={self.when_full!r}; use when_full='spill'")
 
 
 _SECONDS = (
