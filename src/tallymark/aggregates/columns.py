@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tallymark.aggregates import exact, sketch
-from tallymark.aggregates.rules import Add, Count, Greatest, High, Least, Low, Row, Rule, Sketch
+from tallymark.aggregates.rules import Add, Count, Greatest, High, Latest, Least, Low, Row, Rule, Sketch
 
 _SQL_TYPES: dict[pl.DataType, str] = {pl.Int64(): "INTEGER", pl.Float64(): "REAL", pl.Binary(): "BLOB"}
 _NUMPY_TYPES: dict[pl.DataType, str] = {pl.Int64(): "<i8", pl.Float64(): "<f8"}
@@ -53,7 +53,8 @@ class Column:
 SKETCH = "sketch"
 """the column of percentiles and distinct counts; see `aggregates.sketch`"""
 
-_NUMBER, _UNITS = pl.col("number"), pl.col("units")
+_NUMBER, _UNITS, _TIME = pl.col("number"), pl.col("units"), pl.col("time")
+_LAST_MS = _TIME.filter(_NUMBER.is_not_null()).max()
 
 # Events and values are counted apart: a missing value must not poison min, max or avg.
 COLUMNS = (
@@ -65,6 +66,8 @@ COLUMNS = (
     Column("min", pl.Float64(), Least(), _NUMBER.min()),
     Column("max", pl.Float64(), Greatest(), _NUMBER.max()),
     Column(SKETCH, pl.Binary(), Sketch(), pl.lit(None, pl.Binary), since=3),
+    Column("last_ms", pl.Int64(), Greatest(), _LAST_MS, since=4),
+    Column("last", pl.Float64(), Latest("last_ms"), _NUMBER.filter(_TIME == _LAST_MS).max(), since=4),
 )
 """in the order of the tables of SQLite: new ones come last"""
 NAMES = tuple(column.name for column in COLUMNS)

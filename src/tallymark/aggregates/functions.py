@@ -86,6 +86,8 @@ FUNCTIONS = {
     "min": Function(lambda _: ("n", "n_value", "min"), lambda row, _: row.min, _plain("min")),
     "max": Function(lambda _: ("n", "n_value", "max"), lambda row, _: row.max, _plain("max")),
     "avg": Function(_sum_columns, _average, _average_ranks),
+    # The value with the latest event time; of several at that moment the greatest.
+    "last": Function(lambda _: ("n", "n_value", "last_ms", "last"), lambda row, _: row.last, _plain("last")),
 }
 NAMES = tuple(FUNCTIONS)
 """in the order in which definitions and answers have them"""

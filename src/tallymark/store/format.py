@@ -7,9 +7,10 @@ collector opens stores too.
 |---|---|
 | 2 | (1 on Cassandra) the first that was released |
 | 3 | sketches; marks by grain; points by second and by ten seconds |
+| 4 | the aggregate `last` |
 """
 
-VERSION = 3
+VERSION = 4
 
 
 def newer(what: str, found: object) -> str:

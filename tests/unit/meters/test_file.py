@@ -51,7 +51,8 @@ meter: []
         "meters.yaml:2:50: expected a 'text', a number, true or false, found 'ok'; text needs quotes: 'ok'",
         "  status = ok",
         "           ^",
-        "meters.yaml:2:72: 'p50' in meter 'latency' comes in a later version; now there are count, sum, min, max, avg",
+        "meters.yaml:2:72: 'p50' in meter 'latency' comes in a later version;"
+        " now there are count, sum, min, max, avg, last",
         "meters.yaml:2:77: unknown aggregate 'maxx' in meter 'latency'; did you mean max?",
         "meters.yaml:3:32: unknown key 'computes' in meter 'views'; did you mean compute?",
         "meters.yaml:6:5: 'distinct' in meter 'visitors' comes in a later version",

@@ -67,7 +67,7 @@ def test_null_plus_x_is_x_and_null_plus_null_stays_null() -> None:
             deltas.from_rows([(1, "a", 0, 2, 1, None, 0, 250, -1.5, None)]),
         ]
     )
-    assert merged.drop("sketch").rows() == [(1, "a", 0, 3, 1, None, 0, 250, -1.5, None)]
+    assert [row[:10] for row in merged.rows()] == [(1, "a", 0, 3, 1, None, 0, 250, -1.5, None)]
 
 
 @given(st.lists(st.sampled_from([*LARGEST, 9 * 10**15, -9 * 10**15, 1, -1, 0]), max_size=200), st.data())
@@ -103,7 +103,7 @@ def test_entries_of_format_2_are_read() -> None:
     """They were an Arrow stream of all columns that there were, without a version."""
     target = BytesIO()
     old = deltas.from_rows([(1, "a", 60, 3, 2, None, 0, 250, -1.5, 2.0)])
-    old.drop("sketch").write_ipc_stream(target, compression="lz4")
+    old[:, :10].write_ipc_stream(target, compression="lz4")
     assert deltas.decode(target.getvalue()).equals(old)
 
 

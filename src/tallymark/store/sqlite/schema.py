@@ -63,6 +63,7 @@ _TABLES = (
     *(
         f"CREATE TABLE points_{grain_s} (series_id INTEGER, bucket_s INTEGER, n INTEGER NOT NULL,"
         " n_value INTEGER NOT NULL, sum REAL, exact_high INTEGER, exact_low INTEGER, min REAL, max REAL, sketch BLOB,"
+        " last_ms INTEGER, last REAL,"
         " PRIMARY KEY (series_id, bucket_s)) WITHOUT ROWID"
         for grain_s in GRAINS
     ),

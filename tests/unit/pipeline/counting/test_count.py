@@ -311,3 +311,12 @@ def test_float_labels_agree_with_the_rule_for_one_value(path, build, number):
     path.meters = build.meters({"name": "m", "event": "view", "by": ["x"]})
     path.process([[build.event("1", x=float(number))]])
     assert path.series(2) == {(label(float(number)),): 1}
+
+
+def test_last_is_the_value_with_the_latest_event_time(path, build):
+    path.meters = build.meters({"name": "level", "event": "level", "value": "cm", "compute": ["last"]})
+    sent = [("12:00:30", 1.0), ("12:00:50", 4.0), ("12:00:50", 3.0), ("12:00:10", 9.0), ("12:00:55", None)]
+    events = [build.event(f"{n}", at, name="level", cm=cm) for n, (at, cm) in enumerate(sent)]
+    path.process([events[:2], events[2:]])
+    (row,) = path.deltas(2).iter_rows(named=True)
+    assert (row["last"], row["last_ms"], row["n"], row["n_value"]) == (4.0, build.at_ms("12:00:50"), 5, 4)
