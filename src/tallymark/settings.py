@@ -198,7 +198,7 @@ class Settings:
 
     @property
     def scratch_folder(self) -> Path:
-        """Spark's checkpoints and spills: may be deleted at any time while nothing runs."""
+        """Spark's spills: may be deleted at any time while nothing runs."""
         return self.folder / "scratch"
 
     @property

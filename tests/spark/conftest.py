@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import pytest
 
 from counting import CountingPath
-from tallymark.pipeline.spark.session import start_session
+from tallymark.pipeline.spark.context import start_spark
 from tallymark.settings import Settings
 
 
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory):
-    session = start_session(Settings(data=str(tmp_path_factory.mktemp("spark"))))
-    yield session
-    session.stop()
+    context = start_spark(Settings(data=str(tmp_path_factory.mktemp("spark"))))
+    yield context
+    context.stop()
 
 
 @pytest.fixture

@@ -22,8 +22,9 @@ HEAVY = ("pyspark", "pyarrow", "polars", "numpy", "granian", "yaml", "rich")
         # A collector opens its heartbeats, and has no Polars.
         ("tallymark.store.cassandra.heartbeats", ("pyspark", "polars")),
         ("tallymark.role", HEAVY),
-        # Spark imports the source in four processes that never count.
-        ("tallymark.pipeline.spark.source", ("polars", "granian", "yaml", "rich")),
+        # The driver plans and never counts; Spark's daemon forks the workers, and Polars does not survive a fork.
+        ("tallymark.pipeline.counting.plan", ("pyspark", "polars", "granian", "yaml", "rich")),
+        ("tallymark.pipeline.spark.worker", ("polars", "granian", "yaml", "rich")),
     ],
 )
 def test_importing_a_role_does_not_pull_in_what_it_does_not_need(module, forbidden):

@@ -149,14 +149,14 @@ def _brief(error: Exception) -> str:
 
 
 def _count(settings: Settings, role: Role, store: "Store", halt: threading.Event, *, skip_lost: bool) -> None:
+    from tallymark.pipeline.spark.context import start_spark
     from tallymark.pipeline.spark.job import Job
-    from tallymark.pipeline.spark.session import start_session
 
-    session = start_session(settings)
+    spark = start_spark(settings)
     role.take_signals()  # Spark's own handler would cancel jobs and raise
     try:
-        job = Job(settings, session, store, halt, name=role.heartbeat_name)
+        job = Job(settings, spark, store, halt, name=role.heartbeat_name)
         job.prepare(skip_lost=skip_lost)
         job.run(ready=role.announce)
     finally:
-        session.stop()
+        spark.stop()

@@ -6,7 +6,7 @@ import pytest
 
 from counting import CountingPath
 from lab.spark import SparkCluster
-from tallymark.pipeline.spark.session import start_session
+from tallymark.pipeline.spark.context import start_spark
 from tallymark.settings import Settings
 
 pytestmark = pytest.mark.timeout(900)
@@ -23,11 +23,11 @@ def path(build, cluster, tmp_path_factory) -> Iterator[CountingPath]:
     settings = Settings(data=str(tmp_path_factory.mktemp("counting")))
     settings.pipeline.master, settings.pipeline.executor_memory = cluster.url, "600m"
     settings.pipeline.max_executors = 2
-    session = start_session(settings)
-    made = CountingPath(build, session, settings)
+    spark = start_spark(settings)
+    made = CountingPath(build, spark, settings)
     yield made
     made.close()
-    session.stop()
+    spark.stop()
 
 
 def views(build, numbers):

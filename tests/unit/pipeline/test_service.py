@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tallymark.pipeline import service
-from tallymark.pipeline.spark import job, session
+from tallymark.pipeline.spark import context, job
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def begin(said: list[str], monkeypatch, failure: Exception | None = None) -> Non
             ready()
 
     monkeypatch.setattr(job, "Job", Job)
-    monkeypatch.setattr(session, "start_session", lambda _: SimpleNamespace(stop=lambda: said.append("Spark stops")))
+    monkeypatch.setattr(context, "start_spark", lambda _: SimpleNamespace(stop=lambda: said.append("Spark stops")))
     role = SimpleNamespace(take_signals=lambda: None, heartbeat_name="pipeline", announce=lambda: said.append("ready"))
     service._count(None, role, None, threading.Event(), skip_lost=False)
 

@@ -1,9 +1,9 @@
 """What is to be counted: a plan of where everything lies, and tasks that each carry one stretch of one partition.
 
-Nothing here counts, and Polars is not imported: Spark loads this in several processes that only plan.
+The driver plans, Spark's Python workers count. Polars is not imported here: the driver does not need its 60 MB.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -24,17 +24,11 @@ class Plan:
     horizon_ms: int
     max_events: int
     max_bytes: int
-    stretches: tuple[Stretch, ...] = ()
-    """only for a batch read: exactly these"""
-    only_meters: frozenset[int] | None = None
-    """only for a batch read: of the live meters just these"""
-    only_bounds: bool = False
-    """the stream only says how far a batch goes; `placement` counts it"""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One stretch on its way to a task, with all it needs to be counted."""
+    """One stretch on its way to a worker, with all it needs to be counted."""
 
     stretch: Stretch
     plan: Plan
@@ -50,28 +44,39 @@ def next_offsets(plan: Plan) -> dict[int, int]:
     return {partition: applied.get(partition, at.first) for partition, at in log.positions().items()}
 
 
-def tasks_until(plan: Plan, end: dict[str, int]) -> list[Task]:
+def batch_ends(plan: Plan, starts: Mapping[int, int]) -> dict[int, int]:
+    """How far the next batch goes in each partition; where it starts if nothing is new."""
+    log = open_log(plan.log)
+    share = max(1, len(starts))
+    max_events, max_bytes = max(1, plan.max_events // share), max(1, plan.max_bytes // share)
+    return {
+        partition: log.bounded_end(partition, start, max_events=max_events, max_bytes=max_bytes)
+        for partition, start in starts.items()
+    }
+
+
+def tasks_until(plan: Plan, ends: Mapping[int, int]) -> list[Task]:
     """From the store's positions, so that what another driver applied meanwhile is not counted again."""
     applied = next_offsets(plan)
     return tasks(
         plan,
         [
-            Stretch(int(partition), applied[int(partition)], end[partition])
-            for partition in sorted(end, key=int)
-            if applied[int(partition)] < end[partition]
+            Stretch(partition, applied[partition], ends[partition])
+            for partition in sorted(ends)
+            if applied[partition] < ends[partition]
         ],
     )
 
 
-def tasks(plan: Plan, stretches: Sequence[Stretch]) -> list[Task]:
+def tasks(plan: Plan, stretches: Sequence[Stretch], *, only: Collection[int] | None = None) -> list[Task]:
+    """With the meters that are live now, or `only` some of them: a task that is retried counts with the same ones."""
     sink, live = _sink(plan.store), _registry(plan.store).live_meters()
-    if plan.only_meters is not None:
-        chosen = tuple(each for each in live.meters if each.meter_id in plan.only_meters)
+    if only is not None:
+        chosen = tuple(each for each in live.meters if each.meter_id in only)
         # Those left out miss the stretch, if its result is applied.
-        left_out = tuple(each for each in live.meters if each.meter_id not in plan.only_meters)
+        left_out = tuple(each for each in live.meters if each.meter_id not in only)
         live = replace(live, meters=chosen, broken=(*live.broken, *left_out))
-    bare = replace(plan, stretches=())
-    return [Task(stretch, bare, live, frozenset(sink.buried(stretch.partition))) for stretch in stretches]
+    return [Task(stretch, plan, live, frozenset(sink.buried(stretch.partition))) for stretch in stretches]
 
 
 # One of each per process: Spark's Python workers are reused from batch to batch.

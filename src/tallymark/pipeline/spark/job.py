@@ -1,31 +1,23 @@
-"""The running job: a streaming query from the log into the store, restarted when it fails, until asked to stop."""
+"""The running job: batch after batch from the log into the store, begun again when one fails, until asked to stop."""
 
 import contextlib
-import dataclasses
 import logging
 import re
-import shutil
 import threading
 import time
-import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from tallymark import log as logs
 from tallymark import store as stores
-from tallymark.log.protocol import LogError
 from tallymark.pipeline import beginning
-from tallymark.pipeline.counting.plan import Plan, next_offsets, tasks, tasks_until
+from tallymark.pipeline.counting.plan import Plan, Task, batch_ends, next_offsets, tasks, tasks_until
 from tallymark.pipeline.counting.salvage import is_away, salvage
+from tallymark.pipeline.spark.context import is_cluster
 from tallymark.pipeline.spark.placement import Placement
-from tallymark.pipeline.spark.session import is_cluster
 from tallymark.pipeline.spark.sink import BatchSink, decode_results
-from tallymark.pipeline.spark.source import NAME, PLAN, encode_plan, planned_until
 from tallymark.pipeline.spark.watch import Watch
 from tallymark.settings import Settings
 from tallymark.store.model import Stretch, StretchResult
@@ -38,26 +30,31 @@ LEASES_WITHOUT_EXECUTORS = 6
 CAUSE = re.compile(r"(Caused by: )?[\w.]*(Error|Exception|Damaged|Lost|Conflict)\b:? ")
 
 
+class Halted(BaseException):
+    """A batch was cancelled because the driver stops. No `Exception`: nobody may take it for the fault of a record."""
+
+
 class Job:
     """`prepare()` until the tasks have their state, then `run()` until `stopping` is set."""
 
     def __init__(
         self,
         settings: Settings,
-        session: SparkSession,
+        spark: SparkContext,
         store: Store,
         stopping: threading.Event,
         *,
         name: str = "pipeline",
     ) -> None:
         self._settings = settings
-        self._session = session
+        self._spark = spark
         self._store = store
         self._stopping = stopping
         self._name = name
-        self._placement = Placement(session.sparkContext) if is_cluster(settings) else None
+        self._placement = Placement(spark, pinned=is_cluster(settings))
         self._sink = BatchSink(store)
         self._shortages: Counter[tuple[int, int]] = Counter()
+        self._next: dict[int, int] = {}
         self._log = logs.open_reader(settings, "events")
         self.plan = Plan(
             log=logs.address(settings, "events"),
@@ -66,45 +63,62 @@ class Job:
             horizon_ms=settings.pipeline.horizon_s * 1000,
             max_events=settings.pipeline.max_batch_events,
             max_bytes=settings.pipeline.max_batch_bytes,
-            only_bounds=self._placement is not None,
         )
 
     def prepare(self, *, skip_lost: bool = False) -> None:
         """Check the positions against the log, then let every task load its claims."""
         beginning.check(self._log, self._store, skip_lost=skip_lost)
-        with self._watched():
+        with self._watched(), contextlib.suppress(Halted):
             self.process([Stretch(partition, at, at) for partition, at in next_offsets(self.plan).items()])
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Keep the query running; after a failure find what failed, or wait and try again.
+        """Count what comes; after a failure find what failed, or wait and try again.
 
-        `ready` is called once the first query has looked for data.
+        `ready` is called once the log was looked at.
         """
-        shutil.rmtree(self._checkpoints, ignore_errors=True)
         failures = 0
-        with self._watched():
+        with self._watched(), self._beating():
             while not self._stopping.is_set():
                 started = time.monotonic()
                 try:
-                    self._stream(ready)
-                except StreamingQueryException as error:
+                    self._follow(ready)
+                except Halted:
+                    return
+                except Exception as error:
+                    if not self._placement.is_alive():
+                        raise
                     failures = 0 if time.monotonic() - started > 60 else failures + 1
-                    logger.warning("the query stopped: %s", first_line(error))
+                    logger.warning("a batch failed: %s", first_line(error))
                     self._recover(failures, error)
 
-    def _watched(self) -> contextlib.AbstractContextManager[object]:
-        """On a cluster: ended with an error when there is nobody to count."""
-        if self._placement is None:
-            return contextlib.nullcontext()
+    def _follow(self, ready: Callable[[], None]) -> None:
+        """Batches from the store's positions on, each begun a trigger after the one before or when that is done."""
+        every_s = self._settings.pipeline.trigger_ms / 1000
+        self._sink.failure = None
+        self._next = next_offsets(self.plan)
+        said = False
+        while not self._stopping.is_set():
+            begun = time.monotonic()
+            ends = batch_ends(self.plan, self._next)
+            if ends != self._next:
+                self._sink(self._counted(tasks_until(self.plan, ends)))
+                self._next = ends
+            if not said:
+                said = True
+                ready()
+            self._stopping.wait(begun + every_s - time.monotonic())
+
+    def _watched(self) -> Watch:
+        """A stop cancels the batch under way; on a cluster, so does having nobody to count."""
         return Watch(
             self._placement.executors,
-            self._session.sparkContext.cancelAllJobs,
+            self._spark.cancelAllJobs,
             stopping=self._stopping,
             patience_s=LEASES_WITHOUT_EXECUTORS * self._settings.pipeline.lease_s,
         )
 
     def process(self, stretches: Sequence[Stretch]) -> None:
-        """Count and apply exactly these stretches, outside the stream."""
+        """Count and apply exactly these stretches, out of turn."""
         results = self._count(stretches)
         self._sink.apply([result for result in results if result.stretch.start < result.stretch.end])
 
@@ -120,51 +134,15 @@ class Job:
         return [meter.meter_id for meter in self._store.live_meters().meters]
 
     def _count(self, stretches: Sequence[Stretch], *, only: Collection[int] | None = None) -> list[StretchResult]:
-        plan = dataclasses.replace(
-            self.plan, stretches=tuple(stretches), only_meters=None if only is None else frozenset(only)
-        )
-        if self._placement is not None:
-            return decode_results(self._placement.count(tasks(plan, stretches)))
-        batch = self._session.read.format(NAME).option(PLAN, encode_plan(plan)).load()
-        return decode_results(batch.toArrow()["result"].to_pylist())
+        return decode_results(self._counted(tasks(self.plan, stretches, only=only)))
 
-    @property
-    def _checkpoints(self) -> Path:
-        return self._settings.scratch_folder / "checkpoints"
-
-    def _counted(self, batch: Any, batch_id: int, checkpoint: Path) -> list[bytes]:
-        """The rows of a batch of the stream. One action a batch: a second one would count every stretch again."""
-        if self._placement is None:
-            rows: list[bytes] = batch.toArrow()["result"].to_pylist()
-            return rows
-        return self._placement.count(tasks_until(self.plan, planned_until(checkpoint, batch_id)))
-
-    def _stream(self, ready: Callable[[], None]) -> None:
-        # A new, empty folder every time: with an old one Spark replays its own planned range and never asks the store.
-        checkpoint = self._checkpoints / uuid.uuid4().hex
-        self._sink.failure = None
-        said = False
-        query = (
-            self._session.readStream.format(NAME)
-            .option(PLAN, encode_plan(self.plan))
-            .load()
-            .writeStream.foreachBatch(lambda batch, batch_id: self._sink(self._counted(batch, batch_id, checkpoint)))
-            .option("checkpointLocation", str(checkpoint.absolute()))
-            .trigger(processingTime=f"{self._settings.pipeline.trigger_ms} milliseconds")
-            .start()
-        )
+    def _counted(self, planned: Sequence[Task]) -> list[bytes]:
         try:
-            while not self._stopping.is_set():
-                if query.awaitTermination(0.2):
-                    return
-                if not said and (query.status["message"].startswith("Waiting") or query.lastProgress):
-                    said = True
-                    ready()
-                self._beat()
-        finally:
-            with contextlib.suppress(Exception):
-                query.stop()
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            return self._placement.count(planned)
+        except Exception as error:
+            if self._stopping.is_set():
+                raise Halted from error
+            raise
 
     def _recover(self, failures: int, stopped: Exception) -> None:
         failure = self._sink.failure
@@ -193,19 +171,32 @@ class Job:
             if buried:
                 logger.error("partition %d: %d records buried as dead letters: %s", partition, len(buried), buried)
 
-    def _beat(self) -> None:
-        now = time.time()
-        if now - getattr(self, "_last_beat", 0.0) >= BEAT_S:
-            self._last_beat = now
-            try:
-                self._store.beat(self._name, {"next": next_offsets(self.plan)}, now_ms=int(now * 1000))
-            except (LogError, StoreError) as error:
-                # What is wrong with them is the stream's to find; a beat that is left out harms nobody.
-                logger.warning("cannot say that the pipeline is alive: %s", error)
+    @contextlib.contextmanager
+    def _beating(self) -> Iterator[None]:
+        """Say in the store that this driver lives, also while a batch takes long."""
+        ended = threading.Event()
+
+        def beat() -> None:
+            while True:
+                try:
+                    self._store.beat(self._name, {"next": self._next}, now_ms=int(time.time() * 1000))
+                except StoreError as error:
+                    # What is wrong with it is the batches' to find; a beat that is left out harms nobody.
+                    logger.warning("cannot say that the pipeline is alive: %s", error)
+                if ended.wait(BEAT_S):
+                    return
+
+        thread = threading.Thread(target=beat, name="beats", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(BEAT_S)
 
 
 def first_line(error: Exception) -> str:
     """The line of a long Spark error that names the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if CAUSE.match(line) and "terminated with exception" not in line]
+    causes = [line for line in lines if CAUSE.match(line)]
     return (causes or lines or [type(error).__name__])[-1 if causes else 0][:500]

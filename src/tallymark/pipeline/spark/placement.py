@@ -1,23 +1,29 @@
-"""Placement on a cluster: a partition is counted by the same executor, where its claim table lies, while that lives.
+"""Where a stretch is counted: by a task of Spark, on a cluster by the executor that has the partition's claim table.
 
 Spark gives a task to whichever executor is free; the claim tables would wander with the partitions and every machine
-would have to hold them all. So on a cluster the stream only says how far each batch goes, and its stretches are counted
-by tasks that name their executor. One that is lost is replaced by another, which catches up from the log.
+would have to hold them all. So on a cluster the tasks name their executor. One that is lost is replaced by another,
+which catches up from the log.
+
+Building an RDD takes dozens of calls into the JVM, 16 ms of CPU there. So one that says only how many tasks there are,
+and where, is kept, and what they count travels with the job.
 """
 
-import pickle
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer
 
 from tallymark.pipeline.counting.plan import Task
-from tallymark.pipeline.spark.worker import count
+from tallymark.pipeline.spark.worker import TASKS, count_slot, encode_tasks
 
 LOOK_AGAIN_S = 1.0
+# As many as there are ways in which two partitions, or a few more, have something new.
+KEPT = 32
 
 
 class Spread:
@@ -44,14 +50,16 @@ class Spread:
 
 
 class Placement:
-    """Counts tasks on the executors that are theirs."""
+    """Counts tasks; `pinned`, on the executors that are theirs."""
 
-    def __init__(self, context: SparkContext) -> None:
+    def __init__(self, context: SparkContext, *, pinned: bool) -> None:
         self._context = context
+        self._pinned = pinned
         self._spread = Spread()
         self._partitions: set[int] = set()
         self._executors: list[str] = []
         self._looked = float("-inf")
+        self._slots = lru_cache(maxsize=KEPT)(self._make_slots)
 
     def count(self, tasks: Sequence[Task]) -> list[bytes]:
         """One encoded result a task."""
@@ -59,14 +67,21 @@ class Placement:
             return []
         self._partitions.update(task.stretch.partition for task in tasks)
         places = self._places()
-        counted: list[bytes] = (
-            self._pinned([(pickle.dumps(task), places.get(task.stretch.partition)) for task in tasks])
-            .map(count)
-            .collect()
-        )
+        slots = self._slots(tuple(places.get(task.stretch.partition) for task in tasks))
+        self._context.setLocalProperty(TASKS, encode_tasks(tasks))
+        counted: list[bytes] = slots.collect()
         return counted
 
+    def is_alive(self) -> bool:
+        """Whether Spark can run tasks at all."""
+        try:
+            return not self._context._jsc.sc().isStopped()
+        except (Py4JError, OSError, AttributeError):  # its JVM is gone
+            return False
+
     def _places(self) -> dict[int, str]:
+        if not self._pinned:
+            return {}
         if time.monotonic() - self._looked > LOOK_AGAIN_S:
             self._looked, self._executors = time.monotonic(), self.executors()
         # None yet: Spark waits for the first by itself.
@@ -74,6 +89,8 @@ class Placement:
 
     def executors(self) -> list[str]:
         """Those there are now, as Spark names places of tasks."""
+        if not self._pinned:
+            return ["driver"]
         jvm: Any = self._context._jvm
         executors = self._context._jsc.sc().statusStore().executorList(True)
         found = [
@@ -82,13 +99,15 @@ class Placement:
         ]
         return [f"executor_{host}_{number}" for number, host in sorted(found) if number != "driver"]
 
-    def _pinned(self, parts: Sequence[tuple[bytes, str | None]]) -> Any:
-        """An RDD with one pickled element a partition, each with the place it should be computed at."""
+    def _make_slots(self, places: Sequence[str | None]) -> "RDD[bytes]":
+        """An RDD with one slot for each place, which counts the task of that number."""
         jvm: Any = self._context._jvm
+        serializer = CPickleSerializer()
         sequence = jvm.org.apache.spark.api.python.PythonUtils.toSeq
         elements = [
-            jvm.scala.Tuple2(bytearray(content), sequence([place] if place else [])) for content, place in parts
+            jvm.scala.Tuple2(bytearray(serializer.dumps(number)), sequence([place] if place else []))
+            for number, place in enumerate(places)
         ]
         of_bytes = jvm.scala.reflect.ClassTag.Byte().wrap()
         made = self._context._jsc.sc().makeRDD(sequence(elements), of_bytes)
-        return RDD(made.toJavaRDD(), self._context, CPickleSerializer())
+        return RDD(made.toJavaRDD(), self._context, serializer).map(count_slot)

@@ -1,4 +1,4 @@
-"""The other seam to Spark: a micro-batch's results become one transaction of the store."""
+"""The way into the store: a batch's results become one transaction."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _OUTCOMES = {term.name: EVENTS.labels(term.name) for term in OUTCOMES}
 
 
 class BatchSink:
-    """Takes the rows of a batch; it raises when the store does, since a batch function that returns is committed."""
+    """Takes the rows of a batch; it raises when the store does, so that the batch is counted again."""
 
     def __init__(self, store: Sink, *, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
         self._store = store

@@ -11,7 +11,6 @@ from tallymark.pipeline.counting import plan as plans
 from tallymark.pipeline.counting import task
 from tallymark.pipeline.counting.count import MeterFailed
 from tallymark.pipeline.counting.plan import Plan, tasks
-from tallymark.pipeline.spark import worker
 from tallymark.settings import Settings
 from tallymark.store import open_store
 from tallymark.store.model import Gap, Stretch, StretchResult
@@ -36,8 +35,8 @@ def planning(tmp_path, build):
         cached.cache_clear()
 
 
-def counted(plan: Plan, *, attempt: int = 0) -> StretchResult:
-    (planned,) = tasks(plan, [Stretch(0, 0, 1)])
+def counted(plan: Plan, *, attempt: int = 0, only: frozenset[int] | None = None) -> StretchResult:
+    (planned,) = tasks(plan, [Stretch(0, 0, 1)], only=only)
     return msgspec.msgpack.decode(task.count_task(planned, attempt=attempt), type=StretchResult)
 
 
@@ -58,25 +57,5 @@ def test_meters_that_are_left_out_miss_the_stretch(planning):
     plan, store = planning
     bad = store.meter("bad").meter_id
     healthy = frozenset(each.meter_id for each in store.meters()) - {bad}
-    result = counted(Plan(**{**vars(plan), "only_meters": healthy}))
+    result = counted(plan, only=healthy)
     assert (result.broken, result.missed) == ({}, {bad: 3})
-
-
-def test_spark_says_which_attempt_it_is(planning, monkeypatch):
-    plan, store = planning
-    (planned,) = tasks(plan, [Stretch(0, 0, 1)])
-    with pytest.raises(MeterFailed):
-        worker.count(planned)
-
-    class SecondAttempt:
-        @staticmethod
-        def get():
-            return SecondAttempt()
-
-        def attemptNumber(self):
-            return 1
-
-    monkeypatch.setattr(worker, "TaskContext", SecondAttempt)
-    assert msgspec.msgpack.decode(worker.count(planned), type=StretchResult).broken.keys() == {
-        store.meter("bad").meter_id
-    }

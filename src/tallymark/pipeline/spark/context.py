@@ -1,19 +1,17 @@
-"""The Spark session: one quiet JVM on loopback, or the driver of a cluster."""
+"""Spark's driver: one quiet JVM on loopback, or the head of a cluster."""
 
 import os
 import shutil
 import sys
-from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark import SparkConf, SparkContext
 
 from tallymark.pipeline.spark.java import java_home
-from tallymark.pipeline.spark.source import TallymarkSource
 from tallymark.settings import Settings
 
 
-def start_session(settings: Settings) -> SparkSession:
-    """A session with our source registered; its scratch files stay in the data folder."""
+def start_spark(settings: Settings) -> SparkContext:
+    """A context without a session, since counting needs no SQL; its scratch files stay in the data folder."""
     scratch = settings.scratch_folder.absolute()
     shutil.rmtree(scratch, ignore_errors=True)  # what a killed driver left
     scratch.mkdir(parents=True)
@@ -24,18 +22,13 @@ def start_session(settings: Settings) -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = settings.pipeline.driver_host
     # Inherited by the Python workers: Polars starts a thread a core otherwise, in every worker.
     os.environ["POLARS_MAX_THREADS"] = "1"
-    builder: Any = SparkSession.builder
     configuration = _configuration(settings)
     if is_cluster(settings):
         configuration |= _cluster_configuration(settings)
     for option in settings.pipeline.spark_options:
         name, _, value = option.partition("=")
         configuration[name.strip()] = value.strip()
-    for key, value in configuration.items():
-        builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
-    session.dataSource.register(TallymarkSource)
-    return session
+    return SparkContext(conf=SparkConf().setAll(list(configuration.items())))
 
 
 def is_cluster(settings: Settings) -> bool:
@@ -51,8 +44,6 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %p %c{1}: %m%n%ex
-logger.trigger.name = org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor
-logger.trigger.level = error
 logger.scheduler.name = org.apache.spark.scheduler.DAGScheduler
 logger.scheduler.level = error
 logger.hadoop.name = org.apache.hadoop.util.NativeCodeLoader
@@ -69,7 +60,6 @@ def _configuration(settings: Settings) -> dict[str, str]:
         "spark.driver.host": settings.pipeline.driver_host,
         "spark.driver.bindAddress": settings.pipeline.driver_host,
         "spark.local.dir": str(scratch / "spill"),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         # Measured per micro-batch with nothing in it: 206 ms of CPU by default, 131 with the quick compiler and one
         # collector thread; the heavy work is not in the JVM.
         "spark.driver.extraJavaOptions": (
@@ -78,19 +68,7 @@ def _configuration(settings: Settings) -> dict[str, str]:
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.worker.reuse": "true",
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.streaming.metricsEnabled": "false",
-        "spark.sql.streaming.numRecentProgressUpdates": "5",
-        # Checkpoints are scratch here: renames without the checksummed file layer are enough and cost less.
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
     }
 
 
@@ -102,8 +80,6 @@ def _cluster_configuration(settings: Settings) -> dict[str, str]:
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
         "spark.task.maxFailures": "4",
-        # A batch that waits for executors must not hold up the end of the query.
-        "spark.sql.streaming.stopTimeout": "15s",
         # A task waits this long for the executor that has its claims, then goes to another, which catches up.
         "spark.locality.wait": "2s",
         # An executor that is silent: 2 minutes by default, for which its partitions would stand still.
