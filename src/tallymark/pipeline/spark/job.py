@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from pyspark import SparkContext
 
@@ -19,13 +19,15 @@ from tallymark.pipeline.spark.context import is_cluster
 from tallymark.pipeline.spark.placement import Placement
 from tallymark.pipeline.spark.sink import BatchSink, decode_results
 from tallymark.pipeline.spark.watch import Watch
+from tallymark.role.heartbeat import INTERVAL_S, Heartbeat
+from tallymark.role.loop import Background, Wait, repeat
+from tallymark.role.outage import Outage
 from tallymark.settings import Settings
 from tallymark.store.model import Stretch, StretchResult
-from tallymark.store.protocol import LeaseLost, PositionConflict, Store, StoreError, WrongLog
+from tallymark.store.protocol import LeaseLost, PositionConflict, Store, WrongLog
 
 logger = logging.getLogger("tallymark.pipeline")
 
-BEAT_S = 2.0
 LEASES_WITHOUT_EXECUTORS = 6
 CAUSE = re.compile(r"(Caused by: )?[\w.]*(Error|Exception|Damaged|Lost|Conflict)\b:? ")
 
@@ -77,7 +79,7 @@ class Job:
         `ready` is called once the log was looked at.
         """
         failures = 0
-        with self._watched(), self._beating():
+        with self._watched(), self._heartbeat():
             while not self._stopping.is_set():
                 started = time.monotonic()
                 try:
@@ -171,28 +173,15 @@ class Job:
             if buried:
                 logger.error("partition %d: %d records buried as dead letters: %s", partition, len(buried), buried)
 
-    @contextlib.contextmanager
-    def _beating(self) -> Iterator[None]:
-        """Say in the store that this driver lives, also while a batch takes long."""
-        ended = threading.Event()
+    def _heartbeat(self) -> Background:
+        """Tells the store that this driver is alive, also while a batch takes long."""
+        heartbeat = Heartbeat(self._name, lambda: self._store)
+        outage = Outage(logger, "cannot tell the store that this role is alive")
 
-        def beat() -> None:
-            while True:
-                try:
-                    self._store.beat(self._name, {"next": self._next}, now_ms=int(time.time() * 1000))
-                except StoreError as error:
-                    # What is wrong with it is the batches' to find; a beat that is left out harms nobody.
-                    logger.warning("cannot say that the pipeline is alive: %s", error)
-                if ended.wait(BEAT_S):
-                    return
+        def run(wait: Wait) -> None:
+            repeat(lambda: heartbeat.beat({"next": self._next}), every_s=lambda: INTERVAL_S, wait=wait, outage=outage)
 
-        thread = threading.Thread(target=beat, name="beats", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join(BEAT_S)
+        return Background(run, name="heartbeat", join_s=INTERVAL_S)
 
 
 def first_line(error: Exception) -> str:
