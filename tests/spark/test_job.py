@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from tallymark.events import frame
 from tallymark.meters.model import Meter
 from tallymark.store.model import Gap, Stretch
 from tallymark.store.protocol import WrongLog
@@ -148,6 +149,25 @@ def test_a_frame_that_no_longer_decodes_is_a_dead_letter_with_its_position(path,
         b"not a frame",
     )
     assert path.ledger().missing == 0
+
+
+def test_a_frame_of_a_newer_version_stops_its_partition_alone_and_is_not_buried(path, build, monkeypatch):
+    with monkeypatch.context() as newer:
+        newer.setattr(frame, "VERSION", b"2")
+        count, future = build.payload(views(build, range(10, 13)))
+    path.append(views(build, range(2)))
+    offset = path.append_raw(future, count)
+    path.append(views(build, range(2, 4)))
+    path.append(views(build, range(100, 103)), partition=1)
+    path.start()
+    path.wait_for(5)
+    path.append(views(build, range(103, 105)), partition=1)
+    path.wait_for(7)
+    why = f"partition 0 stands still at offset {offset}: frame version b'2'; this release reads b'1': upgrade it"
+    build.wait_until(lambda: path.store.beats()["pipeline"][1].get("blocked") == [why])
+    assert path.store.dead_letters() == []
+    assert path.total() == 7
+    assert path.store.applied(path.writer.identity)[0] == offset, "the next version goes on there"
 
 
 def test_a_record_that_kills_its_task_is_found_and_buried_and_the_others_are_counted(path, build):

@@ -35,12 +35,19 @@ def problems(found: Findings) -> list[str]:
     """One sentence each; empty if all is well."""
     return [
         *(f"{full_name(each)} is {each['state']}" for each in found.roles if each["state"] != "running"),
+        *_blocked(found),
         *_lost(found),
         *_late(found),
         *_not_counted(found),
         # A meter that counts again is no longer a problem: what it missed stays in `meters` and in the loss of answers.
         *(_broken(each) for each in found.meters if each.broken),
     ]
+
+
+def _blocked(found: Findings) -> list[str]:
+    """Partitions that wait for a newer version, as the pipeline tells of them."""
+    running = [each["facts"] for each in found.roles if each["state"] == "running"]
+    return [str(sentence) for facts in running for sentence in facts.get("blocked", ())]
 
 
 def _lost(found: Findings) -> list[str]:

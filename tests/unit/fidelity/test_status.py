@@ -106,6 +106,14 @@ def test_what_is_wrong_is_said_in_sentences(whole):
     ]
 
 
+def test_a_partition_that_waits_for_a_newer_version_is_said_as_long_as_its_pipeline_runs(desk):
+    running(desk, "collector", "pipeline", "keeper", "query")
+    desk.store.beat("pipeline", {"blocked": ["partition 0 stands still at offset 5"]}, now_ms=desk.now_ms)
+    assert desk.ask("/v1/status")["problems"] == ["partition 0 stands still at offset 5"]
+    desk.store.beat("pipeline", {"next": {}}, now_ms=desk.now_ms)
+    assert desk.ask("/v1/status")["problems"] == []
+
+
 @pytest.mark.parametrize(
     ("file", "beat_age_ms", "state"),
     [

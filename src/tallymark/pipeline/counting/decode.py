@@ -60,7 +60,7 @@ class Decoded:
 
 
 def decode(records: Iterable[Record], *, needs: Needs) -> Decoded:
-    """All events of these records; a record that does not decode becomes a dead letter, the others go on."""
+    """All events of these records; one that does not decode becomes a dead letter, one that is too new raises."""
     reading = _Reading(needs)
     for record in records:
         reading.add(record)
@@ -103,6 +103,8 @@ class _Reading:
             batch = frame.decode(record.payload, only=self._wanted)
             if batch.num_rows != record.events:
                 raise frame.FrameDamaged(f"{batch.num_rows} events in a frame stored as {record.events}")
+        except frame.UnknownFrameVersion as error:
+            raise _too_new(record, error) from None
         except frame.FrameError as error:
             if isinstance(error.__cause__, MemoryError):
                 raise error.__cause__ from None  # the record's checksum was right: it is the machine that is short
@@ -149,6 +151,8 @@ def ids_of(records: Iterable[Record]) -> Iterator[Ids]:
     for record in records:
         try:
             batch = frame.decode(record.payload, only=set(ID_COLUMNS))
+        except frame.UnknownFrameVersion as error:
+            raise _too_new(record, error) from None  # it claimed ids: without them its copies would count again
         except frame.FrameError:
             continue
         if batch.num_rows == record.events:
@@ -156,11 +160,14 @@ def ids_of(records: Iterable[Record]) -> Iterator[Ids]:
             yield _ids([table], np.full(batch.num_rows, record.append_ms, np.int64))
 
 
+def _too_new(record: Record, error: frame.UnknownFrameVersion) -> frame.UnknownFrameVersion:
+    return frame.UnknownFrameVersion(f"partition {record.partition}, offset {record.offset}: {error}")
+
+
 def _dead(record: Record, error: frame.FrameError) -> DeadLetter:
-    reason = "unknown_frame_version" if isinstance(error, frame.UnknownFrameVersion) else "undecodable"
     return DeadLetter(
         hop="pipeline",
-        reason=reason,
+        reason="undecodable",
         detail=str(error)[:500],
         events=record.events,
         raw=record.payload,

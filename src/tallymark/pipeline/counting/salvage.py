@@ -1,12 +1,14 @@
 """A range that keeps failing is halved until the record that fails is found; it is buried, the rest is counted."""
 
 import logging
+import re
 import time
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
 
+from tallymark.events.frame import UnknownFrameVersion
 from tallymark.log.protocol import LogDamaged, LogError, LogReader, LogUnreachable
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreUnreachable
@@ -29,6 +31,16 @@ class Counting(Protocol):
     def live(self) -> list[int]:
         """The meters that count now."""
         ...
+
+
+class Blocked(Exception):
+    """A record that a newer version wrote: its partition waits for that version, and nothing is buried."""
+
+    def __init__(self, partition: int, offset: int, error: Exception) -> None:
+        found = re.search(r"frame version .*?: upgrade it", str(error))
+        why = found.group() if found else "it was written by a newer version: upgrade this one"
+        super().__init__(f"partition {partition} stands still at offset {offset}: {why}")
+        self.partition, self.offset = partition, offset
 
 
 def is_away(error: Exception) -> bool:
@@ -62,7 +74,7 @@ def salvage(
 
     Halves are taken in order: the store accepts no gaps. What the store raises is not the records' fault, and rises. So
     does a shortage of the machine, once less than one record is no longer to be had: `shortages` remembers from search
-    to search how often that was at (partition, offset).
+    to search how often that was at (partition, offset). A record that is too new raises Blocked.
     """
     shortages = Counter() if shortages is None else shortages
     if stretch.start >= stretch.end:
@@ -73,6 +85,8 @@ def salvage(
         if is_away(error):
             raise
         if stretch.end - stretch.start == 1:
+            if _names(error, UnknownFrameVersion):
+                raise Blocked(stretch.partition, stretch.start, error) from None
             return _judge(stretch, counting, log, shortages)
     else:
         counting.apply(result)

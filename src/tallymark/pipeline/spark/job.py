@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from pyspark import SparkContext
 
@@ -14,7 +15,7 @@ from tallymark import log as logs
 from tallymark import store as stores
 from tallymark.pipeline import beginning
 from tallymark.pipeline.counting.plan import Plan, Task, batch_ends, next_offsets, tasks, tasks_until
-from tallymark.pipeline.counting.salvage import is_away, salvage
+from tallymark.pipeline.counting.salvage import Blocked, is_away, salvage
 from tallymark.pipeline.spark.context import is_cluster
 from tallymark.pipeline.spark.placement import Placement
 from tallymark.pipeline.spark.sink import BatchSink, decode_results
@@ -57,6 +58,8 @@ class Job:
         self._sink = BatchSink(store)
         self._shortages: Counter[tuple[int, int]] = Counter()
         self._next: dict[int, int] = {}
+        self._blocked: dict[int, Blocked] = {}
+        """partitions that wait for a newer version"""
         self._log = logs.open_reader(settings, "events")
         self.plan = Plan(
             log=logs.address(settings, "events"),
@@ -101,7 +104,9 @@ class Job:
         said = False
         while not self._stopping.is_set():
             begun = time.monotonic()
-            ends = batch_ends(self.plan, self._next)
+            ends = {
+                partition: self._bounded(partition, end) for partition, end in batch_ends(self.plan, self._next).items()
+            }
             if ends != self._next:
                 self._sink(self._counted(tasks_until(self.plan, ends)))
                 self._next = ends
@@ -169,9 +174,24 @@ class Job:
             end = self._log.bounded_end(
                 partition, start, max_events=self.plan.max_events, max_bytes=self.plan.max_bytes
             )
-            buried = salvage(Stretch(partition, start, end), counting=self, log=self._log, shortages=self._shortages)
+            stretch = Stretch(partition, start, self._bounded(partition, end))
+            try:
+                buried = salvage(stretch, counting=self, log=self._log, shortages=self._shortages)
+            except Blocked as blocked:
+                self._blocked[partition] = blocked
+                logger.error("%s", blocked)
+                continue
             if buried:
                 logger.error("partition %d: %d records buried as dead letters: %s", partition, len(buried), buried)
+
+    def _bounded(self, partition: int, end: int) -> int:
+        """Not beyond a record that is too new."""
+        blocked = self._blocked.get(partition)
+        return end if blocked is None else min(end, blocked.offset)
+
+    def _facts(self) -> dict[str, Any]:
+        blocked = [str(each) for _, each in sorted(self._blocked.items())]
+        return {"next": self._next, **({"blocked": blocked} if blocked else {})}
 
     def _heartbeat(self) -> Background:
         """Tells the store that this driver is alive, also while a batch takes long."""
@@ -179,7 +199,7 @@ class Job:
         outage = Outage(logger, "cannot tell the store that this role is alive")
 
         def run(wait: Wait) -> None:
-            repeat(lambda: heartbeat.beat({"next": self._next}), every_s=lambda: INTERVAL_S, wait=wait, outage=outage)
+            repeat(lambda: heartbeat.beat(self._facts()), every_s=lambda: INTERVAL_S, wait=wait, outage=outage)
 
         return Background(run, name="heartbeat", join_s=INTERVAL_S)
 

@@ -25,6 +25,17 @@ def test_a_frame_with_another_number_of_events_than_its_record_says_is_dead_and_
     assert sum(len(ids.high) for ids in decode.ids_of([good, wrong])) == 1
 
 
+def test_a_frame_of_a_newer_version_is_no_dead_letter_and_its_ids_are_not_passed_over(build, monkeypatch):
+    with monkeypatch.context() as newer:
+        newer.setattr(frame, "VERSION", b"2")
+        record = build.record([build.event("a")], 7, partition=3)
+    why = "partition 3, offset 7: frame version b'2'; this release reads b'1': upgrade it"
+    with pytest.raises(frame.UnknownFrameVersion, match=why):
+        decode.decode([record], needs=needs(build.meters()))
+    with pytest.raises(frame.UnknownFrameVersion, match=why):
+        list(decode.ids_of([record]))
+
+
 def test_a_machine_that_is_short_of_memory_does_not_make_a_record_a_dead_letter(build, monkeypatch):
     def short(*_: object, **__: object) -> None:
         try:

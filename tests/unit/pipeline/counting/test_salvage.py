@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark.log.protocol import LogDamaged, LogUnreachable, Outgoing
-from tallymark.pipeline.counting.salvage import burial, salvage
+from tallymark.pipeline.counting.salvage import Blocked, burial, salvage
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreUnreachable
 from tallymark.testing import MemoryLog
@@ -222,3 +222,22 @@ def test_a_full_disk_is_waited_for_however_long_it_takes():
         with pytest.raises(RuntimeError, match="No space"):
             salvage(Stretch(0, 0, 1), counting=counting, log=a_log(1), shortages=shortages)
     assert counting.applied == []
+
+
+def test_a_record_of_a_newer_version_blocks_its_partition_once_all_before_it_is_counted():
+    class TooNew(Counting):
+        def count(self, stretch, *, only=None):
+            if stretch.start <= 5 < stretch.end:
+                raise RuntimeError(
+                    "Caused by: tallymark.events.frame.UnknownFrameVersion: partition 0, offset 5: frame version b'2';"
+                    " this release reads b'1': upgrade it\nand so on"
+                )
+            return super().count(stretch, only=only)
+
+    counting = TooNew(dies_on())
+    why = "partition 0 stands still at offset 5: frame version b'2'; this release reads b'1': upgrade it$"
+    with pytest.raises(Blocked, match=why) as found:
+        salvage(Stretch(0, 0, 9), counting=counting, log=a_log(9))
+    assert (found.value.partition, found.value.offset) == (0, 5)
+    assert max(result.stretch.end for result in counting.applied) == 5
+    assert not any(result.buried for result in counting.applied)
