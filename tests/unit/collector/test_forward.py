@@ -55,6 +55,14 @@ class Query(BaseHTTPRequestHandler):
             self.wfile.write(
                 b"".join(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(a), a) for a in answers)
             )
+        elif self.path == "/hops":
+            body = b"mine"
+            self.send_response(200)
+            for name, value in (("keep-alive", "timeout=5"), ("proxy-authenticate", "Basic"), ("x-kept", "yes")):
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
         elif self.path == "/applied":
             self._reply(200, {"applied": self.headers.get_all("tallymark-applied")})
         elif self.path == "/readyz":
@@ -175,6 +183,20 @@ def test_connections_to_the_query_service_are_kept(collector: Any) -> None:
     for _ in range(10):
         assert collector.get("/").status == 200
     assert len(Query.connections) == 1
+
+
+@pytest.mark.usefixtures("query")
+def test_headers_that_concern_one_connection_are_not_passed_on(collector: Any) -> None:
+    with collector.connect() as client:
+        client.sendall(b"GET /hops HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        received = b"".join(iter(lambda: client.recv(65_536), b""))
+    head, _, body = received.decode().partition("\r\n\r\n")
+    names = [line.partition(":")[0].lower() for line in head.split("\r\n")[1:]]
+    assert body == "mine"
+    assert "x-kept" in names
+    assert not {"keep-alive", "proxy-authenticate"} & set(names)
+    assert len(names) == len(set(names)), "the collector states its own length, date and name"
+    assert "BaseHTTP" not in head
 
 
 @pytest.mark.usefixtures("query")

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,16 +18,20 @@ from tallymark.settings import SettingsError
 
 
 class Node:
-    """A query node that counts what it was asked; with `rude`, it hangs up instead of answering."""
+    """A query node that counts what it was asked; with `rude`, it hangs up instead of answering.
+
+    With `forgetful`, it does so from the second request on a connection on.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.rude = False
+        self.rude = self.forgetful = False
         self.pause_s = 0.0
         node = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            is_first = True
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -34,7 +39,8 @@ class Node:
             def do_GET(self) -> None:
                 self.rfile.read(int(self.headers.get("content-length") or 0))
                 node.asked.append(self.command)
-                if node.rude:
+                is_first, self.is_first = self.is_first, False
+                if node.rude or (node.forgetful and not is_first):
                     self.close_connection = True
                     return
                 threading.Event().wait(node.pause_s)
@@ -87,6 +93,35 @@ def test_a_node_that_breaks_off_is_followed_by_another_only_for_questions(make: 
     assert (reply.status, reply.json["code"]) == (502, "query_failed")
     # It may have been done, so it is not sent to the other.
     assert sum(node.asked.count("PUT") for node in nodes) == 1
+
+
+def test_a_node_that_breaks_off_on_a_kept_connection_is_asked_again_on_a_new_one(
+    make: Any, nodes: tuple[Node, Node]
+) -> None:
+    nodes[0].forgetful = True
+    collector = make(query=[nodes[0].address])
+    for _ in range(3):
+        assert collector.get("/v1/meters").status == 200
+    assert nodes[0].asked == ["GET"] * 5
+    reply = collector.request("PUT", "/v1/meters/a", b"{}")
+    assert (reply.status, reply.json["code"]) == (502, "query_failed")
+    assert nodes[0].asked.count("PUT") == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "is_reused", "again", "may"),
+    [
+        (EOFError(), False, True, True),
+        (ConnectionResetError(), False, False, False),
+        (EOFError(), True, False, False),
+        (BrokenPipeError(), False, False, False),
+        (BrokenPipeError(), True, False, True),  # the node had closed it: nothing was sent
+        (ValueError(), True, True, False),  # it has answered
+    ],
+)
+def test_what_may_be_sent_again(failure: Exception, is_reused: bool, again: bool, may: bool) -> None:
+    connection: Any = SimpleNamespace(is_reused=is_reused)
+    assert forward._may_be_repeated(failure, connection, again=again) is may
 
 
 @pytest.fixture

@@ -74,6 +74,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3;x=y\r\nabc\r\
         (sized(b"abcde") + b"x", b"abcde", False),
         (sized(b"abcde") + sized(b"another's"), b"abcde", False),
         (CHUNKED + CHUNKED, b"abcde", False),
+        (sized(b"abcde") + b"HTTP/1.1 304 Not Modified\r\n\r\n", b"abcde", False),
     ],
 )
 def test_where_an_answer_ends_and_whether_another_may_follow(answer: bytes, body: bytes, is_kept: bool) -> None:
@@ -88,6 +89,61 @@ def test_where_an_answer_ends_and_whether_another_may_follow(answer: bytes, body
         writer.write(answer)
         if answer != b"HTTP/1.1 200 OK\r\n\r\nabcde":
             await reader.read()
+
+    play(serve, use)
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+def test_an_answer_that_has_no_body_says_so_in_its_head(status: bytes) -> None:
+    async def use(connections: Connections, node: tuple[str, int]) -> None:
+        head = await (await taken(connections, node)).ask(b"GET / HTTP/1.1\r\n\r\n", is_head=False)
+        assert (head.status, head.length, head.has_body) == (int(status[:3]), None, False)
+
+    play(saying(b"HTTP/1.1 %b\r\n\r\n" % status), use)
+
+
+def test_trailers_are_not_taken_for_headers() -> None:
+    async def use(connections: Connections, node: tuple[str, int]) -> None:
+        connection = await taken(connections, node)
+        head = await connection.ask(b"GET / HTTP/1.1\r\n\r\n", is_head=False)
+        assert await connection.content() == b"abcde"
+        assert head.headers == [("transfer-encoding", "chunked")]
+
+    play(saying(CHUNKED), use)
+
+
+def test_a_connection_is_not_used_again_before_its_answer_was_read() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(sized(b"abcde"))
+        await reader.read()
+
+    async def use(connections: Connections, node: tuple[str, int]) -> None:
+        connection = await taken(connections, node)
+        await connection.ask(b"GET / HTTP/1.1\r\n\r\n", is_head=False)
+        assert not connection.is_reusable
+        assert await connection.content() == b"abcde"
+        assert connection.is_reusable
+
+    play(serve, use)
+
+
+def test_a_node_that_says_something_unasked_is_hung_up_on() -> None:
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(sized(b"mine"))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(sized(b"mine, too") + sized(b"another's"))
+        assert await reader.read() == b""
+        ended.set()
+
+    async def use(connections: Connections, node: tuple[str, int]) -> None:
+        connection = await taken(connections, node)
+        assert await asked(connection) == b"mine"
+        assert await asked(connection) == b"mine, too"
+        await ended.wait()
 
     play(serve, use)
 
