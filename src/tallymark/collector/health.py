@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from tallymark import log as logs
+from tallymark import store as stores
 from tallymark import telemetry
 from tallymark.collector.commit import Committer
 from tallymark.collector.forward import Forwarder
@@ -63,9 +65,10 @@ class Readiness:
     ) -> None:
         self._writer, self._committer, self._forwarder = writer, committer, forwarder
         self._settings, self._stop, self._together = settings, stop, together
-        self._one_of_several = settings.log.kind != "local" or settings.store.kind != "sqlite"
+        log_is_shared = logs.address(settings, "events").is_shared
+        self._one_of_several = log_is_shared or stores.address(settings).is_shared
         # A local log is a matter of this machine's disk, another one of an answer.
-        self._probe = None if settings.log.kind == "local" else LogProbe(lambda: writer.positions())
+        self._probe = None if not log_is_shared else LogProbe(lambda: writer.positions())
 
     async def report(self) -> tuple[int, dict[str, Any]]:
         """The status of `/readyz` and what stands behind it."""

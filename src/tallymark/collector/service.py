@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from tallymark import http, telemetry
+from tallymark import log as logs
+from tallymark import store as stores
 from tallymark.collector import dead, kept_names
 from tallymark.collector.app import App, Origins
 from tallymark.collector.applied import Follower
@@ -78,7 +80,7 @@ async def _run(settings: Settings, role: Role) -> None:
 
         def ready(address: str) -> None:
             role.announce(address)
-            if settings.store.kind != "sqlite":
+            if stores.address(settings).is_shared:
                 heartbeat = Heartbeat(role.heartbeat_name, lambda: _open_heartbeats(settings))
                 stack.enter_context(heartbeat.in_background({"address": address}))
 
@@ -161,7 +163,9 @@ async def serve(
         served = asyncio.Event()
         saving = asyncio.create_task(kept_names.keep_saved(names_file, names, until=served))
         # One of several collectors stays for a moment, not ready, so that nobody is sent here any more.
-        leaving = asyncio.create_task(_leave(stop, reader, halt, LEAVE_S if settings.log.kind != "local" else 0.0))
+        leaving = asyncio.create_task(
+            _leave(stop, reader, halt, LEAVE_S if logs.address(settings, STREAM).is_shared else 0.0)
+        )
         try:
             await http.serve(
                 app,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from tallymark.log.protocol import LogReader
 from tallymark.settings import Settings
@@ -11,6 +12,8 @@ from tallymark.settings import Settings
 class LocalAddress:
     """A stream in a folder, absolute, because other processes have other working folders."""
 
+    is_shared: ClassVar[bool] = False
+    """whether several machines may use it at once"""
     folder: str
     stream: str
 
@@ -25,6 +28,7 @@ class LocalAddress:
 class KafkaAddress:
     """A topic of a Kafka cluster."""
 
+    is_shared: ClassVar[bool] = True
     brokers: tuple[str, ...]
     topic: str
     options: tuple[str, ...] = field(repr=False)

@@ -61,7 +61,9 @@ def _wait_for_log(settings: Settings, role: Role) -> None:
     Until it has, a local log may end before what was applied. A pipeline alone, to work off what is there, waits in
     vain and goes on.
     """
-    if settings.log.kind != "local":
+    from tallymark import log
+
+    if log.address(settings, "events").is_shared:
         _wait_until_readable(settings, role)
         return
     layout = settings.log_folder / "events" / "layout.json"

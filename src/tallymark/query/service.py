@@ -16,7 +16,7 @@ from tallymark.query.sources import Sources
 from tallymark.role import Role
 from tallymark.role.heartbeat import Heartbeat
 from tallymark.settings import Settings
-from tallymark.store import open_store
+from tallymark.store import address, open_store
 
 READY_WITHIN_S = 10.0
 LEAVE_WITHIN_S = 2.0
@@ -57,7 +57,7 @@ async def _serve(settings: Settings, role: Role) -> None:
     dispatcher, app = make_app(sources, api.routes(sources, rates, is_stopping=stop.is_set))
     halt = asyncio.Event()
     serving = asyncio.create_task(http.serve(app, host=host, port=port, stop=halt))
-    several = settings.store.kind != "sqlite"
+    several = address(settings).is_shared
     goodbyes = contextlib.ExitStack()
     try:
         await _accepting(host, port, serving)

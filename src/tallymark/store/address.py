@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tallymark.settings import Settings, StoreSettings
 from tallymark.store.protocol import Deposits, Heartbeats, Registry, Sink, Store
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class SqliteAddress:
     """One file, by its absolute path, because other processes have other working folders."""
 
+    is_shared: ClassVar[bool] = False
+    """whether several machines may use it at once"""
     file: str
 
     def open_store(self) -> Store:
@@ -57,6 +59,7 @@ class SqliteAddress:
 class CassandraAddress:
     """A named store in a keyspace of a cluster."""
 
+    is_shared: ClassVar[bool] = True
     hosts: tuple[str, ...]
     port: int
     keyspace: str
