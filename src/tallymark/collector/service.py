@@ -82,7 +82,7 @@ async def _run(settings: Settings, role: Role) -> None:
             role.announce(address)
             if stores.address(settings).is_shared:
                 heartbeat = Heartbeat(role.heartbeat_name, lambda: _open_heartbeats(settings))
-                stack.enter_context(heartbeat.in_background({"address": address}))
+                stack.enter_context(heartbeat.in_background(lambda: {"address": address}))
 
         assign = partitioner(settings.log.partition_by, events.partitions)
         await serve(settings, events, letters, assign, stop=stop, ready=ready, applied=_applied(settings, events))

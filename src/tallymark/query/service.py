@@ -66,7 +66,7 @@ async def _serve(settings: Settings, role: Role) -> None:
         role.announce(f"{host}:{port}")
         if several:
             heartbeat = Heartbeat(role.heartbeat_name, lambda: store)
-            goodbyes.enter_context(heartbeat.in_background({"address": f"{host}:{port}"}))
+            goodbyes.enter_context(heartbeat.in_background(lambda: {"address": f"{host}:{port}"}))
         logger.info("answering on http://%s:%d", host, port)
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({stopped, serving}, return_when=asyncio.FIRST_COMPLETED)

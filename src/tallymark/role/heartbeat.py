@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 2.0
 
+Facts = Callable[[], Mapping[str, Any]]
+"""what `status` shows of a role, asked for with each beat"""
+
 logger = logging.getLogger(__name__)
 
 
@@ -32,7 +35,6 @@ class Heartbeat:
     ) -> None:
         self._name, self._open, self._every_s, self._clock = name, open_heartbeats, every_s, clock
         self._heartbeats: Heartbeats | None = None
-        self._last_s = 0.0
         self._outage = Outage(logger, "cannot tell the store that this role is alive")
 
     def beat(self, facts: Mapping[str, Any]) -> None:
@@ -41,26 +43,20 @@ class Heartbeat:
             self._heartbeats = self._open()
         self._heartbeats.beat(self._name, facts, now_ms=int(self._clock() * 1000))
 
-    def beat_if_due(self, facts: Callable[[], Mapping[str, Any]]) -> None:
-        """As `beat`, at most every two seconds. A failure is only logged: a skipped beat harms nobody."""
-        now_s = self._clock()
-        # A clock that was set back must not silence the role until it has caught up.
-        if not 0.0 <= now_s - self._last_s < self._every_s:
-            self._last_s = now_s
-            with self._outage.tolerated():
-                self.beat(facts())
-
     def say_goodbye(self) -> None:
         """Says that the role has stopped, unless the store did not answer just now."""
         if not self._outage.is_on:
             with Outage(logger, "cannot tell the store that this role has stopped").tolerated():
                 self.beat({"stopped": True})
 
-    def in_background(self, facts: Mapping[str, Any]) -> Background:
+    def in_background(self, facts: Facts, *, says_goodbye: bool = True) -> Background:
         """`with heartbeat.in_background(facts):` beats until the block is left, and then says goodbye."""
-        return Background(lambda wait: self.run(facts, wait=wait), name="heartbeat", join_s=self._every_s)
+        return Background(
+            lambda wait: self.run(facts, wait=wait, says_goodbye=says_goodbye), name="heartbeat", join_s=self._every_s
+        )
 
-    def run(self, facts: Mapping[str, Any], *, wait: Wait) -> None:
-        """Beats until it is time to stop, then says goodbye."""
-        repeat(lambda: self.beat(facts), every_s=lambda: self._every_s, wait=wait, outage=self._outage)
-        self.say_goodbye()
+    def run(self, facts: Facts, *, wait: Wait, says_goodbye: bool = True) -> None:
+        """Beats until it is time to stop. A failure is only logged: a skipped beat harms nobody."""
+        repeat(lambda: self.beat(facts()), every_s=lambda: self._every_s, wait=wait, outage=self._outage)
+        if says_goodbye:
+            self.say_goodbye()

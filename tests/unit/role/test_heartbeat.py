@@ -25,7 +25,7 @@ def collector(open_heartbeats) -> Heartbeat:
 
 def test_it_beats_and_says_goodbye():
     heard = Heard()
-    with collector(lambda: heard).in_background({"address": "127.0.0.1:1"}):
+    with collector(lambda: heard).in_background(lambda: {"address": "127.0.0.1:1"}):
         until(lambda: len(heard.said) > 2, "it beats")
     assert heard.said[0] == ("collector", {"address": "127.0.0.1:1"})
     until(lambda: heard.said[-1] == ("collector", {"stopped": True}), "it says goodbye")
@@ -42,7 +42,7 @@ def test_a_store_that_is_away_is_told_once_and_found_again(caplog):
             raise OSError("the store is away")
         return heard
 
-    with caplog.at_level(logging.WARNING), collector(open_heartbeats).in_background({"address": "127.0.0.1:1"}):
+    with caplog.at_level(logging.WARNING), collector(open_heartbeats).in_background(lambda: {"address": "127.0.0.1:1"}):
         until(lambda: len(opened) >= 3, "it opens the store again")
         heard.away = False
         until(lambda: heard.said, "it beats again")
@@ -58,7 +58,7 @@ def test_one_whose_store_is_away_does_not_say_goodbye():
         heard.away = len(waits) == 2  # it would be back for a goodbye, which could take as long as the last beat
         return len(waits) == 3
 
-    Heartbeat("query", lambda: heard).run({}, wait=wait)
+    Heartbeat("query", lambda: heard).run(dict, wait=wait)
     assert waits == [2.0, 2.0, 2.0]
     assert heard.said == [("query", {}), ("query", {})]
 
@@ -78,36 +78,37 @@ def test_a_goodbye_that_fails_is_logged(caplog):
     assert "cannot tell the store that this role has stopped: the store is away" in caplog.text
 
 
-def test_a_loop_that_turns_quickly_beats_every_two_seconds_and_asks_for_facts_only_then():
-    heard, now, asked = Heard(), [100.0], []
-    heartbeat = Heartbeat("pipeline", lambda: heard, clock=lambda: now[0])
-    for _ in range(21):
-        heartbeat.beat_if_due(lambda: asked.append(now[0]) or {"next": 1})
-        now[0] += 0.2
+class Rounds:
+    """A clock that the waits of so many rounds move on."""
+
+    def __init__(self, rounds: int, now_s: float = 100.0) -> None:
+        self.now_s, self._left = now_s, rounds
+
+    def wait(self, seconds: float) -> bool:
+        self.now_s += seconds
+        self._left -= 1
+        return self._left == 0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_it_beats_every_two_seconds_with_the_facts_of_that_moment():
+    heard, rounds = Heard(), Rounds(3)
+    heartbeat = Heartbeat("pipeline", lambda: heard, clock=rounds)
+    heartbeat.run(lambda: {"next": rounds()}, wait=rounds.wait, says_goodbye=False)
     assert heard.at_ms == [100_000, 102_000, 104_000]
-    assert len(asked) == 3
-
-
-def test_a_clock_that_is_set_back_does_not_silence_it():
-    heard, now = Heard(), [5_000.0]
-    heartbeat = Heartbeat("pipeline", lambda: heard, clock=lambda: now[0])
-    heartbeat.beat_if_due(dict)
-    now[0] = 100.0
-    heartbeat.beat_if_due(dict)
-    assert heard.at_ms == [5_000_000, 100_000]
+    assert heard.said == [("pipeline", {"next": at}) for at in (100.0, 102.0, 104.0)]
 
 
 def test_facts_that_cannot_be_had_are_logged_once_and_asked_for_again(caplog):
-    heard, now, troubles = Heard(), [100.0], [OSError("no log"), OSError("no log")]
+    heard, rounds, troubles = Heard(), Rounds(3), [OSError("no log"), OSError("no log")]
 
     def facts():
         if troubles:
             raise troubles.pop()
         return {"next": 7}
 
-    heartbeat = Heartbeat("pipeline", lambda: heard, clock=lambda: now[0])
-    for _ in range(3):
-        heartbeat.beat_if_due(facts)
-        now[0] += 2.0
-    assert heard.said == [("pipeline", {"next": 7})]
+    Heartbeat("pipeline", lambda: heard, clock=rounds).run(facts, wait=rounds.wait)
+    assert heard.said == [("pipeline", {"next": 7}), ("pipeline", {"stopped": True})]
     assert caplog.text.count("no log") == 1
