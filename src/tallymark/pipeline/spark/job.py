@@ -20,9 +20,8 @@ from tallymark.pipeline.spark.context import is_cluster
 from tallymark.pipeline.spark.placement import Placement
 from tallymark.pipeline.spark.sink import BatchSink, decode_results
 from tallymark.pipeline.spark.watch import Watch
-from tallymark.role.heartbeat import INTERVAL_S, Heartbeat
-from tallymark.role.loop import Background, Wait, repeat
-from tallymark.role.outage import Outage
+from tallymark.role.heartbeat import Heartbeat
+from tallymark.role.loop import Background
 from tallymark.settings import Settings
 from tallymark.store.model import Stretch, StretchResult
 from tallymark.store.protocol import LeaseLost, PositionConflict, Store, WrongLog
@@ -195,13 +194,7 @@ class Job:
 
     def _heartbeat(self) -> Background:
         """Tells the store that this driver is alive, also while a batch takes long."""
-        heartbeat = Heartbeat(self._name, lambda: self._store)
-        outage = Outage(logger, "cannot tell the store that this role is alive")
-
-        def run(wait: Wait) -> None:
-            repeat(lambda: heartbeat.beat(self._facts()), every_s=lambda: INTERVAL_S, wait=wait, outage=outage)
-
-        return Background(run, name="heartbeat", join_s=INTERVAL_S)
+        return Heartbeat(self._name, lambda: self._store).in_background(self._facts, says_goodbye=False)
 
 
 def first_line(error: Exception) -> str:
