@@ -128,7 +128,7 @@ class HttpTransport:
         self._connection.sock.settimeout(timeout_s)
         headers = {**self._headers, **request.headers}
         self._connection.request(request.method, self._prefix + request.path, body=request.body, headers=headers)
-        # The time that is left is for all of the answer: see BoundedResponse.
+        # The time that is left is for all of the answer: see DeadlineResponse.
         self._connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
         response = self._connection.getresponse()
         body = self._body(response, request.max_answer_bytes)
@@ -180,7 +180,7 @@ def split_url(url: str) -> tuple[SplitResult, int | None]:
 
 def _connection(parts: SplitResult, port: int | None) -> "http.client.HTTPConnection":
     # Here and not above: `http.client` brings ssl and email, which a program that only imports the client never needs.
-    from tallymark.client.bounded import BoundedResponse
+    from tallymark.client.deadline_response import DeadlineResponse
 
     assert parts.hostname
     # With a port always: without one, http.client looks for it in the host, and finds one in an IPv6 address.
@@ -193,7 +193,7 @@ def _connection(parts: SplitResult, port: int | None) -> "http.client.HTTPConnec
         from http.client import HTTPConnection
 
         connection = HTTPConnection(parts.hostname, 80 if port is None else port)
-    connection.response_class = BoundedResponse
+    connection.response_class = DeadlineResponse
     return connection
 
 

@@ -5,7 +5,7 @@ import polars as pl
 from tallymark.aggregates import columns
 from tallymark.store.model import label_column
 from tallymark.store.protocol import TooManyRows
-from tallymark.store.question import Question
+from tallymark.store.read_plan import Question
 
 # Rows as Python objects take about 500 bytes, as columns 80: so few of them at a time.
 ROWS_AT_ONCE = 20_000

@@ -13,7 +13,7 @@ import pytest
 import cassandras
 import tallymark.store.cassandra
 from lab.cassandra import Cassandra
-from tallymark.store.cassandra import connection, making
+from tallymark.store.cassandra import bootstrap, connection
 from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.format import VERSION
 from tallymark.store.protocol import StoreError, StoreUnreachable
@@ -103,7 +103,7 @@ def test_the_number_of_shards_is_that_of_the_store_not_of_who_opens_it(cassandra
 def test_a_store_of_a_later_version_is_refused(cassandra: Cassandra, monkeypatch: pytest.MonkeyPatch) -> None:
     address = cassandras.address(cassandra.port)
     address.open_registry()
-    monkeypatch.setattr(making, "VERSION", VERSION - 1)
+    monkeypatch.setattr(bootstrap, "VERSION", VERSION - 1)
     with pytest.raises(StoreError, match=f"has format {VERSION}, and this version of Tallymark knows"):
         address.open_store()
 

@@ -14,7 +14,7 @@ from tallymark.events.frame import MAX_FRAME_BYTES
 from tallymark.meters.model import BUILT_IN, EVENTS, METRICS, Meter
 from tallymark.query.live import news
 from tallymark.store import deltas
-from tallymark.store.cassandra import letters, making, schema
+from tallymark.store.cassandra import bootstrap, letters, schema
 from tallymark.store.cassandra.connection import Link
 from tallymark.store.cassandra.failures import BEHIND_S, patiently
 from tallymark.store.cassandra.letters import LetterFacts, Letters
@@ -49,7 +49,7 @@ def ask(store: CassandraStore, **more: Any) -> int:
 def test_a_store_of_an_older_version_gets_the_meter_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server()
     with monkeypatch.context() as older:
-        older.setattr(making, "due_built_ins", lambda known: [] if known else [EVENTS])
+        older.setattr(bootstrap, "due_built_ins", lambda known: [] if known else [EVENTS])
         store = opened(server)
         views = store.put_meter(Meter("views", ("view",)), now_ms=1)
         assert [each.meter for each in store.meters()] == [EVENTS, views.meter]
@@ -64,7 +64,7 @@ def test_a_store_of_an_older_version_gets_the_meter_that_it_lacks(monkeypatch: p
 def test_a_users_own_meter_of_metrics_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server()
     with monkeypatch.context() as older:
-        older.setattr(making, "due_built_ins", lambda known: [] if known else [EVENTS])
+        older.setattr(bootstrap, "due_built_ins", lambda known: [] if known else [EVENTS])
         own = opened(server).put_meter(Meter("metrics", ("metrics",), ("host",)), now_ms=1)
     store = opened(server)
     assert store.meter("metrics") == own

@@ -119,8 +119,8 @@ def test_killed_at_any_statement_it_is_done_by_the_next(old, monkeypatch):
 
 def test_a_newer_one_is_refused(old, monkeypatch):
     opened(old)
-    from tallymark.store.cassandra import making
+    from tallymark.store.cassandra import bootstrap
 
-    monkeypatch.setattr(making, "VERSION", VERSION - 1)
+    monkeypatch.setattr(bootstrap, "VERSION", VERSION - 1)
     with pytest.raises(StoreError, match=f"has format {VERSION}, and this version of Tallymark knows"):
         opened(old)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from tallymark.store import following
+from tallymark.store import positions
 from tallymark.store.cassandra.book import DEAD, EVENTS, Book, Change, Key, Page, Term
 from tallymark.store.cassandra.connection import Link
 from tallymark.store.cassandra.letters import LetterFacts, Letters
@@ -30,13 +30,13 @@ class DeadLetters:
 
     def position(self, log_identity: str) -> int:
         page = self._book.page(POSITION[0])
-        following.check_log(following.DEAD, page.head.identity, log_identity)
+        positions.check_log(positions.DEAD, page.head.identity, log_identity)
         return _position(page) or 0
 
     def take_in(self, log_identity: str, stretch: Stretch, found: Sequence[DeadLetter]) -> bool:
         def decide(page: Page) -> Change | None:
-            following.check_log(following.DEAD, page.head.identity, log_identity)
-            if not following.is_new(following.DEAD, _position(page), stretch):
+            positions.check_log(positions.DEAD, page.head.identity, log_identity)
+            if not positions.is_new(positions.DEAD, _position(page), stretch):
                 return None
             facts = page.head.read_facts(DeadFacts)
             self._letters.write(DEAD, facts.letters, found, epoch=page.head.epoch, now_ms=None)

@@ -20,7 +20,7 @@ from tallymark.store.cassandra.book import Book, Change, Head, Key, Page, Term
 from tallymark.store.cassandra.points import KEY, Points, coarser
 from tallymark.store.cassandra.progress import UNROLLED, Progress, progress
 from tallymark.store.cassandra.reading import Reader
-from tallymark.store.cassandra.recent import Recent
+from tallymark.store.cassandra.write_cache import WriteCache
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
 from tallymark.store.model import Folded
 
@@ -39,7 +39,7 @@ class _Rest:
     through: int
     parts: tuple[tuple[int, pl.DataFrame], ...]
     """(grain, rows), in the order in which they are written"""
-    words: frozenset[Key]
+    unrolled: frozenset[Key]
     first_s: int
     last_s: int
     meters: frozenset[int]
@@ -47,13 +47,13 @@ class _Rest:
     cut_short: bool
 
 
-class Folder:
+class Fold:
     """Keeps the merged rest of a fold between its slices; one that was lost is merged again."""
 
     def __init__(self, reader: Reader, *, pause_s: float = MIN_PAUSE_S, clock: Callable[[], float] = time.monotonic):
         self.term = Term("keeper")
         self.lock = threading.RLock()
-        self.recent = Recent(reader.points)
+        self.write_cache = WriteCache(reader.points)
         self._reader = reader
         self._book: Book = reader.book
         self._points: Points = reader.points
@@ -91,7 +91,7 @@ class Folder:
             return None
         through = gathered[-1][0]
         token = head.token
-        self.recent.begin(token)
+        self.write_cache.begin(token)
         if marks.folding is None:
             begun = self._change(head, lambda now: msgspec.structs.replace(now, folding=through))
             if begun is None:
@@ -125,7 +125,7 @@ class Folder:
             token,
             through,
             tuple((grain_s, rows) for grain_s, rows in parts if not rows.is_empty()),
-            frozenset(_words(marks, HOUR_S, minutes) | _words(marks, DAY_S, late)),
+            frozenset(_unrolled_buckets(marks, HOUR_S, minutes) | _unrolled_buckets(marks, DAY_S, late)),
             marks.first_s if buckets.is_empty() else min(marks.first_s, int(buckets.min())),  # type: ignore[arg-type]
             marks.last_s if buckets.is_empty() else max(marks.last_s, int(buckets.max())),  # type: ignore[arg-type]
             frozenset(marks.meters) | frozenset(minutes["meter"].unique()),
@@ -153,14 +153,14 @@ class Folder:
     def _add(self, grain_s: int, rows: pl.DataFrame, mark: int) -> None:
         if grain_s == MINUTE_S:
             self._reader.index.add(rows)
-            bases = self.recent.bases(rows, mark=mark)
+            bases = self.write_cache.bases(rows, mark=mark)
         else:
             bases = self._points.at(grain_s, rows, mark=mark)
         before = rows.select(KEY).join(bases, on=KEY, how="left", maintain_order="left")
         after = _sum(rows, bases)
         self._points.write(grain_s, after, before, change=mark + 1)
         if grain_s == MINUTE_S:
-            self.recent.add(after, change=mark + 1)
+            self.write_cache.add(after, change=mark + 1)
 
     def _finish(self, head: Head, rest: _Rest) -> bool:
         def moved(now: Progress) -> Progress:
@@ -174,10 +174,10 @@ class Folder:
                 meters=tuple(sorted(rest.meters)),
             )
 
-        ended = self._change(replace(head, token=rest.token), moved, put=rest.words, known=False)
+        ended = self._change(replace(head, token=rest.token), moved, put=rest.unrolled, known=False)
         if ended is None:
             return False
-        self.recent.finish(ended.head.token)
+        self.write_cache.finish(ended.head.token)
         self._not_before = self._clock() + self._pause_s
         return True
 
@@ -217,7 +217,7 @@ def _is_rolled(marks: Progress, grain_s: int) -> pl.Expr:
     return rolled | ((bucket == now.bucket_s) & is_passed)
 
 
-def _words(marks: Progress, grain_s: int, rows: pl.DataFrame) -> set[Key]:
+def _unrolled_buckets(marks: Progress, grain_s: int, rows: pl.DataFrame) -> set[Key]:
     """The coarse buckets of these rows that are still to be rolled."""
     buckets = (rows["bucket_s"] // grain_s * grain_s).unique()
     return {(UNROLLED, grain_s, bucket) for bucket in buckets if bucket >= marks.rolled[grain_s]}

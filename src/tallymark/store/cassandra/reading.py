@@ -11,11 +11,11 @@ from tallymark.store.cassandra.index import LabelIndex
 from tallymark.store.cassandra.journal import Journal
 from tallymark.store.cassandra.points import SUMS, Place, Points, windows
 from tallymark.store.cassandra.progress import Progress, progress
-from tallymark.store.cassandra.sink import LAG, PARTITION, decode_lag, ledgers, positions
+from tallymark.store.cassandra.sink import LAG, PARTITION, applied_positions, decode_lag, ledgers
 from tallymark.store.grains import Piece, floor, pieces
 from tallymark.store.lags import lag_of_all
 from tallymark.store.model import Lag, Ledger, RegisteredMeter
-from tallymark.store.question import Question
+from tallymark.store.read_plan import Question
 from tallymark.store.tail import Tail
 
 _LAGS = "SELECT b, value FROM book WHERE store = ? AND book = ? AND kind = ? AND a >= ?"
@@ -81,7 +81,7 @@ class CassandraSnapshot:
         return ledgers(self._events)
 
     def applied(self) -> dict[int, int]:
-        return positions(self._events)
+        return applied_positions(self._events)
 
     def lag(self, *, since_ms: int) -> Lag | None:
         rows = self._reader.link.rows(_LAGS, self._reader.store, EVENTS, LAG, since_ms)

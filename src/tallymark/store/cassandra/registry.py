@@ -6,21 +6,21 @@ import msgspec
 
 from tallymark.meters.model import Meter
 from tallymark.store.address import CassandraAddress
-from tallymark.store.cassandra import making
+from tallymark.store.cassandra import bootstrap
 from tallymark.store.cassandra.book import EVENTS, METERS, AnyTerm, Book, Change, Key, Page, Term
+from tallymark.store.cassandra.bootstrap import METER, Definition, definitions
 from tallymark.store.cassandra.connection import Link, connect
-from tallymark.store.cassandra.making import METER, Definition, definitions
 from tallymark.store.cassandra.sink import (
     BROKEN,
     GAPS,
     LIVE,
     PARTITION,
     EventFacts,
+    applied_positions,
     decode_broken,
     decode_gaps,
     encode_gaps,
     event_facts,
-    positions,
 )
 from tallymark.store.model import Gap, LiveMeters, RegisteredMeter
 from tallymark.store.registered import check_definable, check_deletable, find, live_of
@@ -118,7 +118,7 @@ class CassandraRegistry:
             if not broken:
                 return None
             facts = event_facts(page)
-            applied = positions(page)
+            applied = applied_positions(page)
             # The gap of a break that a version without gaps noted begins there; what it missed nobody counted.
             put: dict[Key, bytes] = {}
             for partition, value in broken.items():
@@ -164,5 +164,5 @@ class CassandraRegistry:
 
 def open_registry(address: CassandraAddress) -> CassandraRegistry:
     link = Link(address, connect)
-    making.prepare(link, address)
+    bootstrap.prepare(link, address)
     return CassandraRegistry(link, address.name)

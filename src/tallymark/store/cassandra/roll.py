@@ -12,7 +12,7 @@ import polars as pl
 
 from tallymark.aggregates import columns
 from tallymark.store.cassandra.book import POINTS, Change, Head, Key, Page
-from tallymark.store.cassandra.fold import Folder
+from tallymark.store.cassandra.fold import Fold
 from tallymark.store.cassandra.points import KEY, ROW_TYPES, SUMS, WINDOWS, Place
 from tallymark.store.cassandra.progress import UNROLLED, Progress, Rolling, progress
 from tallymark.store.cassandra.reading import Reader
@@ -38,22 +38,22 @@ _LEVELS = (_Level(HOUR_S, MINUTE_S), _Level(DAY_S, HOUR_S))
 
 
 class Roller:
-    def __init__(self, reader: Reader, folder: Folder) -> None:
+    def __init__(self, reader: Reader, fold: Fold) -> None:
         self._reader = reader
-        self._folder = folder
+        self._fold = fold
 
     def roll(self, *, now_s: int, delay_s: int, slice_series: int) -> bool:
         """Does one slice of what is due, hours before days; False when nothing is."""
-        with self._folder.lock:
+        with self._fold.lock:
             head = self._reader.book.head(settled=True)
-            self._folder.term.check(head)
+            self._fold.term.check(head)
             marks = progress(head)
             for level in _LEVELS:
                 closed = level.closed_through(marks, now_s - delay_s)
                 if marks.rolled[level.grain_s] < closed:
                     if marks.folding is not None:
                         # One change at a time: what is folded must not be in a rolled hour for one shard only.
-                        self._folder.fold(most_points=max(slice_series, 1000))
+                        self._fold.fold(most_points=max(slice_series, 1000))
                     else:
                         self._roll(head, level, closed, slice_series)
                     return True
@@ -124,9 +124,9 @@ class Roller:
                 return None  # another keeper is at it
             return Change(facts=move(progress(page.head)).encode(), put=put or {}, drop=drop)
 
-        moved = self._reader.book.change(decide, term=self._folder.term, known=Page(head))
+        moved = self._reader.book.change(decide, term=self._fold.term, known=Page(head))
         if moved is not None:
-            self._folder.recent.follow(head.token, moved.head.token)
+            self._fold.write_cache.follow(head.token, moved.head.token)
 
 
 def _shards(marks: Progress, count: int) -> list[Shard]:

@@ -6,9 +6,9 @@ from dataclasses import astuple
 
 import msgspec
 
-from tallymark.store import following
+from tallymark.store import positions
 from tallymark.store.address import CassandraAddress
-from tallymark.store.cassandra import entry, making
+from tallymark.store.cassandra import bootstrap, entry
 from tallymark.store.cassandra.book import EVENTS, Book, Change, Decide, Key, Page, Term
 from tallymark.store.cassandra.connection import Link, connect
 from tallymark.store.cassandra.deposits import CassandraDeposits
@@ -55,14 +55,14 @@ class CassandraSink:
 
     def applied(self, log_identity: str) -> dict[int, int]:
         page = self._book.page(PARTITION)
-        following.check_log(following.EVENTS, page.head.identity, log_identity)
-        return positions(page)
+        positions.check_log(positions.EVENTS, page.head.identity, log_identity)
+        return applied_positions(page)
 
     def begin(self, log_identity: str, partition: int, offset: int) -> None:
         def decide(page: Page) -> Change | None:
-            following.check_log(following.EVENTS, page.head.identity, log_identity)
-            known = positions(page).get(partition)
-            following.check_beginning(following.EVENTS, known, partition, offset)
+            positions.check_log(positions.EVENTS, page.head.identity, log_identity)
+            known = applied_positions(page).get(partition)
+            positions.check_beginning(positions.EVENTS, known, partition, offset)
             if known is not None:
                 return None
             return Change(
@@ -121,7 +121,7 @@ class CassandraSink:
         return stored
 
 
-def positions(page: Page) -> dict[int, int]:
+def applied_positions(page: Page) -> dict[int, int]:
     return {partition: standing.following for partition, standing in standings(page).items()}
 
 
@@ -139,12 +139,12 @@ def event_facts(page: Page) -> EventFacts:
 
 
 def _fresh(page: Page, in_order: Sequence[StretchResult]) -> list[StretchResult]:
-    known = positions(page)
+    known = applied_positions(page)
     fresh = []
     for result in in_order:
         stretch = result.stretch
-        following.check_log(following.EVENTS, page.head.identity, result.log_identity)
-        if following.is_new(following.EVENTS, known.get(stretch.partition), stretch):
+        positions.check_log(positions.EVENTS, page.head.identity, result.log_identity)
+        if positions.is_new(positions.EVENTS, known.get(stretch.partition), stretch):
             known[stretch.partition] = stretch.end
             fresh.append(result)
     return fresh
@@ -225,5 +225,5 @@ def decode_lag(value: bytes) -> Lag:
 
 def open_sink(address: CassandraAddress) -> CassandraSink:
     link = Link(address, connect)
-    making.prepare(link, address)
+    bootstrap.prepare(link, address)
     return CassandraSink(link, address.name)

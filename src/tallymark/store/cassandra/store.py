@@ -9,10 +9,10 @@ import polars as pl
 
 from tallymark.meters.model import Meter
 from tallymark.store.address import CassandraAddress
-from tallymark.store.cassandra import connection, fold, making
+from tallymark.store.cassandra import bootstrap, connection, fold
 from tallymark.store.cassandra.book import EVENTS, POINTS, Book
 from tallymark.store.cassandra.dead import DeadLetters
-from tallymark.store.cassandra.fold import Folder
+from tallymark.store.cassandra.fold import Fold
 from tallymark.store.cassandra.heartbeats import CassandraHeartbeats
 from tallymark.store.cassandra.lease import CassandraLease
 from tallymark.store.cassandra.progress import progress
@@ -50,13 +50,13 @@ class CassandraStore:
         self.address = address
         self._clock = clock
         self._link = connection.Link(address, connect)
-        facts = making.prepare(self._link, address)
+        facts = bootstrap.prepare(self._link, address)
         store = address.name
         self._registry = CassandraRegistry(self._link, store)
         self._sink = CassandraSink(self._link, store)
         self._reader = Reader(self._link, store, facts.shards)
-        self._folder = Folder(self._reader, pause_s=pause_s, clock=clock)
-        self._roller = Roller(self._reader, self._folder)
+        self._fold = Fold(self._reader, pause_s=pause_s, clock=clock)
+        self._roller = Roller(self._reader, self._fold)
         self._dead = DeadLetters(self._link, store)
         self._heartbeats = CassandraHeartbeats(self._link, store)
 
@@ -117,7 +117,7 @@ class CassandraStore:
         if role == "pipeline":
             book, term, taken = EVENTS, self._sink.term, self._sink.forget
         elif role == "keeper":
-            book, term, taken = POINTS, self._folder.term, self._folder.forget
+            book, term, taken = POINTS, self._fold.term, self._fold.forget
         else:
             raise StoreError(f"there is no lease for the role {role}; there are pipeline and keeper")
         return CassandraLease(
@@ -168,7 +168,7 @@ class CassandraStore:
         )
 
     def fold(self, *, most_points: int) -> Folded:
-        return self._folder.fold(most_points=most_points)
+        return self._fold.fold(most_points=most_points)
 
     def roll(self, *, now_ms: int, delay_s: int, slice_series: int) -> bool:
         return self._roller.roll(now_s=now_ms // 1000, delay_s=delay_s, slice_series=slice_series)

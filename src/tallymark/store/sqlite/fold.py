@@ -39,7 +39,7 @@ class _Rest:
     cut_short: bool
 
 
-class Folder:
+class Fold:
     """Keeps the merged rest of a fold between its slices; one that was lost is merged again."""
 
     def __init__(self) -> None:
@@ -123,11 +123,11 @@ def _add_to_rolled(connection: sqlite3.Connection, points: pl.DataFrame) -> None
     marks = read_marks(connection)
     in_hours = _is_rolled(connection, HOUR_S, marks.rolled[HOUR_S])
     in_days = _is_rolled(connection, DAY_S, marks.rolled[DAY_S])
-    _leave_word(connection, HOUR_S, points, marks.rolled[HOUR_S])
+    _mark_unrolled(connection, HOUR_S, points, marks.rolled[HOUR_S])
     late = points.filter(in_hours)
     if not late.is_empty():
         add_points(connection, HOUR_S, coarser(late, HOUR_S))
-        _leave_word(connection, DAY_S, late, marks.rolled[DAY_S])
+        _mark_unrolled(connection, DAY_S, late, marks.rolled[DAY_S])
         add_points(connection, DAY_S, coarser(late.filter(in_days), DAY_S))
 
 
@@ -152,7 +152,7 @@ def _is_rolled(connection: sqlite3.Connection, grain_s: int, through: int) -> pl
     return rolled | ((bucket == in_progress) & (pl.col("series_id") <= through_series))
 
 
-def _leave_word(connection: sqlite3.Connection, grain_s: int, points: pl.DataFrame, through: int) -> None:
+def _mark_unrolled(connection: sqlite3.Connection, grain_s: int, points: pl.DataFrame, through: int) -> None:
     buckets = (points["bucket_s"] // grain_s * grain_s).unique()
     connection.executemany(
         "INSERT OR IGNORE INTO unrolled VALUES (?, ?)", [(grain_s, bucket) for bucket in buckets if bucket >= through]

@@ -11,13 +11,13 @@ from tallymark.store import answer as answers
 from tallymark.store.grains import pieces
 from tallymark.store.lags import lag_of_all
 from tallymark.store.model import Lag, Ledger, Marks, RegisteredMeter, label_column
-from tallymark.store.question import Question
+from tallymark.store.read_plan import Question
 from tallymark.store.sqlite.journal import entries
 from tallymark.store.sqlite.labels import LabelTables
 from tallymark.store.sqlite.ledger import read_ledgers
 from tallymark.store.sqlite.marks import read_folding
 from tallymark.store.sqlite.positions import EVENTS, read_positions
-from tallymark.store.sqlite.question import statement_for
+from tallymark.store.sqlite.sql import statement_for
 from tallymark.store.tail import Tail
 
 

@@ -23,7 +23,7 @@ from tallymark.store.model import (
 )
 from tallymark.store.sqlite import connection as connections
 from tallymark.store.sqlite import journal, letters, positions, roll, schema, upkeep
-from tallymark.store.sqlite.fold import Folder
+from tallymark.store.sqlite.fold import Fold
 from tallymark.store.sqlite.heartbeats import SqliteHeartbeats
 from tallymark.store.sqlite.labels import LabelTables
 from tallymark.store.sqlite.marks import read_mark, read_marks
@@ -52,7 +52,7 @@ class SqliteStore:
         self._registry = SqliteRegistry(self._connections)
         self._sink = SqliteSink(self._connections)
         self._heartbeats = SqliteHeartbeats(self._connections)
-        self._folder = Folder()
+        self._fold = Fold()
         self._tail = Tail()
         self._labels = LabelTables()
 
@@ -147,7 +147,7 @@ class SqliteStore:
         return read_marks(self._connection)
 
     def fold(self, *, most_points: int) -> Folded:
-        return self._folder.fold(self._connection, most_points=most_points)
+        return self._fold.fold(self._connection, most_points=most_points)
 
     def roll(self, *, now_ms: int, delay_s: int, slice_series: int) -> bool:
         return roll.roll(self._connection, now_s=now_ms // 1000, delay_s=delay_s, slice_series=slice_series)

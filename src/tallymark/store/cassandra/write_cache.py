@@ -9,7 +9,7 @@ MOST_BYTES = 80_000_000
 MOST_PLACES = 500_000
 
 
-class Recent:
+class WriteCache:
     """Good as long as nobody else changed the points, which the token of their book tells."""
 
     def __init__(self, points: Points) -> None:

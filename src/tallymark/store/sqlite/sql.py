@@ -7,7 +7,7 @@ from math import prod
 
 from tallymark.aggregates.columns import COLUMNS, NAMES
 from tallymark.store.grains import Piece
-from tallymark.store.question import Question
+from tallymark.store.read_plan import Question
 from tallymark.store.sqlite.series import SUM_OF_ALL, labels_text
 
 # Series that are named in full are looked up one by one up to this many, else by the label index. Not tuned.

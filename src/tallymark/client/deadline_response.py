@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 
-class BoundedResponse(http.client.HTTPResponse):
+class DeadlineResponse(http.client.HTTPResponse):
     """The time-out that the socket has when the answer is asked for is the time for all of it, head and body."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
