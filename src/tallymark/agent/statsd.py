@@ -55,7 +55,8 @@ class Aggregator:
                     else:
                         self.lines += 1
 
-    def _take_line(self, line: bytes) -> str:
+    # One function, because it runs for every line that comes in.
+    def _take_line(self, line: bytes) -> str:  # noqa: C901, PLR0911, PLR0912
         """Empty if the line was taken, else why not; a line is taken as a whole or not at all."""
         head, _, rest = line.partition(b"|")
         name, _, given = head.partition(b":")
@@ -161,9 +162,10 @@ class Aggregator:
         for value in values:
             timer[0] += 1 / rate
             timer[1] += value / rate
-            if value < timer[2]:
+            # Comparing takes a fifth of the time of `min()` and `max()`, which are calls.
+            if value < timer[2]:  # noqa: PLR1730
                 timer[2] = value
-            if value > timer[3]:
+            if value > timer[3]:  # noqa: PLR1730
                 timer[3] = value
 
     def _add_member(self, key: bytes, member: bytes) -> str:

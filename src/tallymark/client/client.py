@@ -55,7 +55,7 @@ class Client:
 
     _has_threads = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         urls: str | Sequence[str] | None = None,
         key: str | None = None,

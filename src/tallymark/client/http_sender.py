@@ -32,7 +32,7 @@ class HttpSender:
             return NoAnswer(f"no answer from {attempt.address.url}: the transport gave {answer!r}")
         except NoAnswer as error:
             return error
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # Whatever a transport raises, the events have no outcome and the thread has more to do.
             return NoAnswer(f"no answer from {attempt.address.url}: {error!r}")
 

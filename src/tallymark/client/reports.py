@@ -58,7 +58,7 @@ class Reports:
             return False
         try:
             callback(events)
-        except Exception:
+        except Exception:  # noqa: BLE001
             # The callback is the user's, the thread is ours, and it has more to send.
             _logger().exception("the callback %r failed", callback)
         return True

@@ -245,7 +245,7 @@ class SenderThreads:
                     return
                 try:
                     self.carry(attempt, sender)
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001
                     # From a callback or a transport that calls sys.exit(), say: the thread has more to send.
                     self._reports.surprised(error)
         finally:
@@ -287,7 +287,7 @@ class SenderThreads:
             else:
                 try:
                     report = self._engine.answered(attempt, outcome)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001
                     # An answer that cannot even be judged is none.
                     surprise = error
                     report = self._engine.failed(attempt, NoAnswer(f"no answer from {attempt.address.url}: {error!r}"))
@@ -321,7 +321,7 @@ class SenderThreads:
                 self._spill.set_aside(file)
             self._do(report)
             return None
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # The events are still there, and the trouble may pass.
             with self._lock:
                 self._engine.unloaded(attempt)

@@ -54,7 +54,7 @@ class Origins:
 class App:
     """The RSGI application: events to the intake, questions of operators to health, the rest to the query service."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         intake: Intake,
         readiness: health.Readiness,

@@ -132,7 +132,7 @@ class Committer:
                 try:
                     outcomes = await loop.run_in_executor(self._thread, self._write, [each.request for each in group])
                     self._count(outcomes)
-                except Exception as error:  # a fault of ours: those requests fail, the next ones are still served
+                except Exception as error:  # a fault of ours: those requests fail, the next ones are still served  # noqa: BLE001
                     _fail(group, error)
                     continue
                 _answer(group, outcomes)

@@ -67,5 +67,5 @@ class Rates:
         while not self._stopped.wait(INTERVAL_S):
             try:
                 self.take()
-            except Exception as error:  # the store may be away for a moment; the chart has a gap then
+            except Exception as error:  # the store may be away for a moment; the chart has a gap then  # noqa: BLE001
                 logger.debug("no reading: %s", error)

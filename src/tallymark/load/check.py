@@ -91,7 +91,7 @@ def _questions(transport: Transport, plan: Plan, low: Expected, high: Expected) 
         yield f"total of {plan.key_name(key)}", low.keys[key], high.keys[key], served
 
 
-def _top(
+def _top(  # noqa: PLR0917
     transport: Transport,
     plan: Plan,
     span: dict[str, int],

@@ -43,7 +43,7 @@ def run(settings: Settings, *, skip_lost: bool = False) -> int:
         except (LogError, StoreError, NoJava) as error:
             logger.error("%s", error)
             return 1
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             if role.stopping.is_set():
                 return 0  # a job was cancelled because it was waiting for executors
             # Spark's errors carry pages of Java; the line that says what happened is enough, the rest is above it.

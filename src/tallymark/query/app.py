@@ -53,7 +53,7 @@ class Dispatcher:
                 await self._stream(request, proto)
                 return
             answer = await self._answered(route.answer, request)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             problem = _problem(error, scope)
             answer = Response(problem.status, [*problem.headers, NOT_STORED], problem.body())
         proto.response_bytes(answer.status, [*answer.headers, SAFE], answer.body)

@@ -114,7 +114,7 @@ class Follower:
                 groups[listener.name, listener.where, listener.sequence].append(listener)
             try:
                 through, texts = await self._in_thread(partial(news, self._store, tuple(groups)))
-            except Exception as error:  # the store may be away for a moment; listeners wait
+            except Exception as error:  # the store may be away for a moment; listeners wait  # noqa: BLE001
                 logger.warning("cannot follow the journal: %s", error)
             else:
                 self._deliver(groups, through, texts)

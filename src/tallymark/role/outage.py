@@ -31,7 +31,7 @@ class Outage:
     def tolerated(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             self.failed(error)
         else:
             self.over()

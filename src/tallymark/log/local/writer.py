@@ -26,7 +26,7 @@ class LocalLogWriter:
     of each partition without a gap, so that an auditor can tell that none is missing.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         folder: Path,
         *,

@@ -177,7 +177,7 @@ def expand(events: Decoded, meters: Sequence[RegisteredMeter]) -> tuple[list[pl.
             found = list(measure(events, matched, registered))
         except (MemoryError, OSError):
             raise
-        except (Exception, pl.exceptions.PanicException) as error:
+        except (Exception, pl.exceptions.PanicException) as error:  # noqa: BLE001
             failed[registered.meter_id] = f"{type(error).__name__}: {error}"[:500]
             continue
         parts += found

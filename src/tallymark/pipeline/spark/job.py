@@ -163,7 +163,7 @@ class Job:
                 return
         except (WrongLog, LeaseLost):
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             logger.warning("could not find what fails: %s; trying again", first_line(error))
         self._stopping.wait(min(10.0, 0.2 * 2**failures))
 
