@@ -27,8 +27,7 @@ COMMAND = (sys.executable, "-m", "tallymark")
 START_S, STOP_S, GONE_S = 600.0, 120.0, 60.0
 TAIL_LINES = 25
 REQUEST_EVENTS = 1_000
-# Spark's other Python processes (looking sources up) have nothing to do after the start.
-WORKING = re.compile(r"pyspark\.worker|streaming_source_runner")
+WORKING = re.compile(r"pyspark\.worker")
 
 
 class Running:
@@ -118,9 +117,12 @@ class Running:
         return next((each for each in _children(pipeline) if each.name() == "java"), None) if pipeline else None
 
     def python_workers(self) -> list[psutil.Process]:
-        """The processes that Spark started to plan batches and to run tasks; [] while it has not."""
-        jvm = self.jvm()
-        return [each for each in _children(jvm.pid) if WORKING.search(_command_line(each))] if jvm else []
+        """The processes in which Spark runs tasks, and the daemon they are forked from; [] while there are none.
+
+        Found by their folder: workers whose daemon was killed go on, and are nobody's children.
+        """
+        working = [each for each in psutil.process_iter() if WORKING.search(_command_line(each))]
+        return [each for each in working if _folder(each) == self.folder.resolve()]
 
     def kill(self, role: str) -> int:
         """kill -9, once the role is there to be killed."""
@@ -314,8 +316,15 @@ def _children(pid: int) -> list[psutil.Process]:
 def _command_line(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
+    except psutil.Error:
         return ""
+
+
+def _folder(process: psutil.Process) -> Path | None:
+    try:
+        return Path(process.cwd())
+    except psutil.Error:
+        return None
 
 
 def _kill(pid: int) -> None:
