@@ -166,6 +166,20 @@ def test_a_label_may_be_called_like_a_column_of_the_store(store, label):
         assert [row[:9] for row in found.rows()] == [("A", 60, 3, 0, None, None, None, None, None)]
 
 
+def test_an_answer_is_put_together_from_many_parts(store, monkeypatch):
+    monkeypatch.setattr(answer, "ROWS_AT_ONCE", 10)
+    meter = store.put_meter(Meter("views", ("view",), by=("video",)), now_ms=0)
+    rows = [(meter.meter_id, f"video {number}", 60, 1, 0) for number in range(95)]
+    blob = deltas.encode(deltas.from_rows(rows))
+    result = StretchResult(Stretch(0, 0, 1), "log", 1, (meter.meter_id,), blob, Ledger(accepted=95, counted=95))
+    store.apply([result], now_ms=1)
+    for step in (lambda: None, lambda: store.fold(most_points=1000)):
+        step()
+        with store.snapshot() as snapshot:
+            found = snapshot.read(meter, where={}, by=["video"], start_s=None, end_s=None, step_s=None)
+        assert (found.height, found["n"].sum()) == (95, 95)
+
+
 def test_an_answer_that_is_too_long_is_broken_off(store, monkeypatch):
     monkeypatch.setattr(answer, "ROWS_AT_ONCE", 10)
     meter = store.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=0)

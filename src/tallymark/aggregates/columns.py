@@ -106,7 +106,7 @@ def merge(rows: pl.DataFrame, keys: Sequence[str | pl.Expr]) -> pl.DataFrame:
             merged = merged.with_columns(column.left_out)
         else:
             merged = _with_sketches(merged, rows, keys)
-    return merged
+    return merged.select(pl.exclude(NAMES), *NAMES)
 
 
 def _with_sketches(merged: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str | pl.Expr]) -> pl.DataFrame:

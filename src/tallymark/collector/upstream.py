@@ -169,6 +169,9 @@ class Connection(asyncio.BufferedProtocol):
         self._is_chunked = "transfer-encoding" in stated
         self._is_kept = self._parser.should_keep_alive()
         status = self._parser.get_status_code()
+        if status < 200:  # nothing here asks for one, and the answer behind it would be taken for the next one
+            self._break(ValueError(f"an interim answer, {status}"))
+            return
         has_body = not self._is_head and status not in WITHOUT_BODY
         self._head = Head(status, self._headers, None if length is None else int(length), has_body)
         self._is_complete = not has_body

@@ -145,9 +145,9 @@ def _stand_by(lease: "LeaseHolder", heartbeat: Heartbeat, role: Role) -> bool:
 
 
 def _brief(error: Exception) -> str:
-    from tallymark.pipeline.spark.job import first_line
+    from tallymark.pipeline.counting.salvage import summary
 
-    return first_line(error)
+    return summary(error)
 
 
 def _count(settings: Settings, role: Role, store: "Store", halt: threading.Event, *, skip_lost: bool) -> None:

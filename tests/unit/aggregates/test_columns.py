@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tallymark.aggregates import columns, exact
 from tallymark.aggregates.rules import Row
-from tallymark.store.grains import MINUTE_S
+from tallymark.store.grains import HOUR_S, MINUTE_S
 from tallymark.store.sqlite import points
 
 # Whole numbers, so that even float sums are the same in any order; None is an event without a value.
@@ -51,12 +51,13 @@ def by_upserts(rows: Sequence[Row]) -> Row:
     return read(connection, ", ".join(columns.NAMES))
 
 
-def by_sql_groups(rows: Sequence[Row]) -> Row:
-    """What SQL cannot merge is left to Polars, as the store leaves it."""
+def by_rolling(rows: Sequence[Row]) -> Row:
+    """As the store sums the buckets of an hour: in SQL, and in Polars what SQL cannot merge."""
     connection = points_of([rows])
-    found = read(connection, points.SUMMED)
-    merged_in_sql = {column.name for column in columns.COLUMNS if column.rule.merged_sql(column.name)}
-    return {name: found[name] if name in merged_in_sql else value for name, value in in_polars(rows).items()}
+    connection.execute("CREATE TABLE series (series_id INTEGER PRIMARY KEY)")
+    connection.execute("INSERT INTO series VALUES (1)")
+    points.sum_up(connection, MINUTE_S, HOUR_S, 0, range(1, 2), columns.NAMES)
+    return read(connection, ", ".join(columns.NAMES), HOUR_S)
 
 
 def points_of(writes: Sequence[Sequence[Row]]) -> sqlite3.Connection:
@@ -74,12 +75,12 @@ def points_of(writes: Sequence[Sequence[Row]]) -> sqlite3.Connection:
     return connection
 
 
-def read(connection: sqlite3.Connection, selected: str) -> Row:
-    found = connection.execute(f"SELECT {selected} FROM points_{MINUTE_S}").fetchall()
+def read(connection: sqlite3.Connection, selected: str, grain_s: int = MINUTE_S) -> Row:
+    found = connection.execute(f"SELECT {selected} FROM points_{grain_s}").fetchall()
     return dict(zip(columns.NAMES, found[0], strict=True))
 
 
-@pytest.mark.parametrize("merge", [in_polars, in_python, by_upserts, by_sql_groups])
+@pytest.mark.parametrize("merge", [in_polars, in_python, by_upserts, by_rolling])
 @given(batches=batches, seed=st.randoms(use_true_random=False))
 def test_however_events_are_cut_and_ordered_the_row_is_the_same(merge, batches, seed):
     whole = counted([event for batch in batches for event in batch])
@@ -88,7 +89,7 @@ def test_however_events_are_cut_and_ordered_the_row_is_the_same(merge, batches, 
     assert normal(merge(rows)) == whole
 
 
-@pytest.mark.parametrize("merge", [in_polars, in_python, by_upserts, by_sql_groups])
+@pytest.mark.parametrize("merge", [in_polars, in_python, by_upserts, by_rolling])
 @given(batch=events)
 def test_nothing_changes_nothing(merge, batch):
     row = counted(batch)
@@ -114,3 +115,14 @@ def test_an_event_without_a_value_is_counted_and_poisons_nothing():
 
 def test_the_sum_of_no_values_is_null_not_zero():
     assert in_polars([counted([(None, 0)]), counted([(None, 1)])]) == {**columns.NOTHING, "n": 2}
+
+
+@pytest.mark.parametrize("keys", [[], ["series"]])
+def test_what_was_merged_has_the_columns_in_the_order_of_the_table(keys):
+    """So that it can be put together with rows that were not merged yet."""
+    rows = pl.DataFrame([counted([(3, 1)]), counted([(None, 2)])], schema=columns.TYPES, orient="row")
+    rows = rows.with_columns(series=pl.lit("a"))
+    merged = columns.merge(rows, keys)
+    assert merged.columns == [*keys, *columns.NAMES]
+    again = columns.merge(pl.concat([merged, rows.select(merged.columns)]), keys)
+    assert again["n"].to_list() == [4]

@@ -124,3 +124,16 @@ def test_a_newer_one_is_refused(old, monkeypatch):
     monkeypatch.setattr(bootstrap, "VERSION", VERSION - 1)
     with pytest.raises(StoreError, match=f"has format {VERSION}, and this version of Tallymark knows"):
         opened(old)
+
+
+def test_after_a_kill_both_leases_are_waited_for_at_the_same_time(old, monkeypatch):
+    monkeypatch.setattr(migrations, "VERSION", 1)
+    killed = opened(old)
+    for role in ("pipeline", "keeper"):
+        assert killed.lease(role, "killed", lease_s=10).take()
+    monkeypatch.undo()
+    now = [0.0]
+    monkeypatch.setattr(migrations.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    link = Link(ADDRESS, lambda _: Session(old))
+    assert migrations.upgrade(link, "store", clock=lambda: now[0]).schema == VERSION
+    assert now[0] < migrations.LEASE_S + 5

@@ -168,8 +168,12 @@ def test_a_newer_one_is_refused_also_while_its_version_is_only_in_the_write_ahea
     with closing(connection.connect(path)) as file:
         file.execute("PRAGMA wal_autocheckpoint = 0")
         file.execute(f"PRAGMA user_version = {VERSION + 1}")
+        before = {each.name: each.read_bytes() for each in tmp_path.iterdir() if not each.name.endswith("-shm")}
+        assert before["store.db"][60:64] != (VERSION + 1).to_bytes(4, "big")
         with pytest.raises(StoreError, match=f"has format {VERSION + 1}"):
             SqliteStore(path)
+        after = {each.name: each.read_bytes() for each in tmp_path.iterdir() if not each.name.endswith("-shm")}
+        assert after == before
 
 
 def test_many_may_open_an_old_one_at_once(old):

@@ -85,6 +85,12 @@ def open_log(address: LogAddress) -> LogReader:
     return address.open_reader()
 
 
+def reopen_log(address: LogAddress) -> None:
+    """The next one who reads it gets a reader that remembers nothing."""
+    open_log(address).close()
+    open_log.cache_clear()
+
+
 @lru_cache(maxsize=4)
 def open_deposits(address: StoreAddress) -> Deposits:
     return address.open_deposits()

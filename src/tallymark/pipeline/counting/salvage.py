@@ -19,6 +19,9 @@ logger = logging.getLogger("tallymark.pipeline")
 SHORT_SEARCHES = 5
 
 
+_CAUSE = re.compile(r"(: )?(Caused by: )?[\w.]*(Error|Exception|Damaged|Lost|Conflict|Version)\b:? ")
+
+
 class Counting(Protocol):
     """How a stretch is counted, and its result kept."""
 
@@ -41,6 +44,18 @@ class Blocked(Exception):
         why = found.group() if found else "it was written by a newer version: upgrade this one"
         super().__init__(f"partition {partition} stands still at offset {offset}: {why}")
         self.partition, self.offset = partition, offset
+
+
+def is_too_new(error: Exception) -> bool:
+    """Whether a task failed on a frame that a newer version wrote."""
+    return _names(error, UnknownFrameVersion)
+
+
+def summary(error: Exception) -> str:
+    """The line of a long Spark error that names the cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if _CAUSE.match(line)]
+    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:500]
 
 
 def is_away(error: Exception) -> bool:
@@ -85,7 +100,7 @@ def salvage(
         if is_away(error):
             raise
         if stretch.end - stretch.start == 1:
-            if _names(error, UnknownFrameVersion):
+            if is_too_new(error):
                 raise Blocked(stretch.partition, stretch.start, error) from None
             return _judge(stretch, counting, log, shortages)
     else:
@@ -167,7 +182,7 @@ def _to_blame(stretch: Stretch, counting: Counting) -> dict[int, str] | None:
                 counting.count(stretch, only=[meter])
             except Exception as error:
                 _rise_if_blameless(error)
-                broken[meter] = str(error)[-500:]
+                broken[meter] = summary(error)
         # A machine that was short of something for a moment would have stopped a meter: each gets a second chance.
         return {meter: why for meter, why in broken.items() if not _counts(stretch, counting, meter)}
     except Exception as error:
@@ -199,7 +214,7 @@ def burial(stretch: Stretch, error: Exception, log: LogReader) -> StretchResult:
     letter = DeadLetter(
         hop="pipeline",
         reason=reason,
-        detail=str(error)[-500:],
+        detail=summary(error),
         events=events,
         raw=raw,
         at_ms=at_ms,

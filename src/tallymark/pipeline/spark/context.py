@@ -67,13 +67,16 @@ def _configuration(settings: Settings) -> dict[str, str]:
         "spark.master": settings.pipeline.master,
         "spark.app.name": "tallymark",
         "spark.driver.memory": settings.pipeline.driver_memory,
+        # A batch whose results are larger fails, and is counted in parts; without a bound they fill the heap, and the
+        # batch would neither end nor fail. 250 MB of them did so in 1 GB, 150 MB did not.
+        "spark.driver.maxResultSize": "128m",
         "spark.driver.host": settings.pipeline.driver_host,
         "spark.driver.bindAddress": settings.pipeline.driver_host,
         "spark.local.dir": str(scratch / "spill"),
         # Measured per micro-batch with nothing in it: 206 ms of CPU by default, 131 with the quick compiler and one
         # collector thread; the heavy work is not in the JVM.
         "spark.driver.extraJavaOptions": (
-            f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={scratch}"
+            f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError -Djava.io.tmpdir={scratch}"
             f" -Dlog4j2.configurationFile={scratch / 'log4j2.properties'}"
         ),
         "spark.ui.enabled": "false",

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import re
 import threading
 import time
 from collections import Counter
@@ -14,8 +13,8 @@ from pyspark import SparkContext
 from tallymark import log as logs
 from tallymark import store as stores
 from tallymark.pipeline import beginning
-from tallymark.pipeline.counting.plan import Plan, Task, batch_ends, next_offsets, tasks, tasks_until
-from tallymark.pipeline.counting.salvage import Blocked, is_away, salvage
+from tallymark.pipeline.counting.plan import Plan, Task, batch_ends, next_offsets, reopen_log, tasks, tasks_until
+from tallymark.pipeline.counting.salvage import Blocked, is_away, is_too_new, salvage, summary
 from tallymark.pipeline.spark.context import is_cluster
 from tallymark.pipeline.spark.placement import Placement
 from tallymark.pipeline.spark.sink import BatchSink, decode_results
@@ -29,11 +28,15 @@ from tallymark.store.protocol import LeaseLost, PositionConflict, Store, WrongLo
 logger = logging.getLogger("tallymark.pipeline")
 
 LEASES_WITHOUT_EXECUTORS = 6
-CAUSE = re.compile(r"(Caused by: )?[\w.]*(Error|Exception|Damaged|Lost|Conflict)\b:? ")
+LOOK_EVERY_S = 2.0
 
 
 class Halted(BaseException):
     """A batch was cancelled because the driver stops. No `Exception`: nobody may take it for the fault of a record."""
+
+
+class SparkDied(Exception):
+    """Spark is gone, and with it all that could count: the role has to start again."""
 
 
 class Job:
@@ -73,7 +76,23 @@ class Job:
         """Check the positions against the log, then let every task load its claims."""
         beginning.check(self._log, self._store, skip_lost=skip_lost)
         with self._watched(), contextlib.suppress(Halted):
-            self.process([Stretch(partition, at, at) for partition, at in next_offsets(self.plan).items()])
+            loading = [Stretch(partition, at, at) for partition, at in next_offsets(self.plan).items()]
+            try:
+                self.process(loading)
+            except Exception as error:
+                if not is_too_new(error):
+                    raise
+                self._load_one_by_one(loading)
+
+    def _load_one_by_one(self, loading: Sequence[Stretch]) -> None:
+        """A partition whose claims lie in frames that are too new waits; the others count."""
+        for stretch in loading:
+            try:
+                self.process([stretch])
+            except Exception as error:
+                if not is_too_new(error):
+                    raise
+                self._block(Blocked(stretch.partition, stretch.start, error))
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Count what comes; after a failure find what failed, or wait and try again.
@@ -81,18 +100,17 @@ class Job:
         `ready` is called once the log was looked at.
         """
         failures = 0
-        with self._watched(), self._heartbeat():
+        # Around all of it: a stop may also come while it is looked for what fails.
+        with self._watched(), self._heartbeat(), contextlib.suppress(Halted):
             while not self._stopping.is_set():
                 started = time.monotonic()
                 try:
                     self._follow(ready)
-                except Halted:
-                    return
                 except Exception as error:
                     if not self._placement.is_alive():
-                        raise
+                        raise SparkDied("Spark's JVM has died; starting again") from error
                     failures = 0 if time.monotonic() - started > 60 else failures + 1
-                    logger.warning("a batch failed: %s", first_line(error))
+                    logger.warning("a batch failed: %s", summary(error))
                     self._recover(failures, error)
 
     def _follow(self, ready: Callable[[], None]) -> None:
@@ -101,8 +119,13 @@ class Job:
         self._sink.failure = None
         self._next = next_offsets(self.plan)
         said = False
+        looked = time.monotonic()
         while not self._stopping.is_set():
             begun = time.monotonic()
+            if begun - looked > LOOK_EVERY_S:
+                looked = begun  # while nothing arrives, nobody else would notice
+                if not self._placement.is_alive():
+                    raise SparkDied("nothing answers where Spark's JVM was")
             ends = {
                 partition: self._bounded(partition, end) for partition, end in batch_ends(self.plan, self._next).items()
             }
@@ -156,6 +179,7 @@ class Job:
             raise failure
         try:
             beginning.check(self._log, self._store)
+            reopen_log(self.plan.log)  # what it remembers of the log may be what fails
             if isinstance(failure, PositionConflict):
                 logger.warning("another driver is writing, or wrote: %s; going on from the store's positions", failure)
             elif failure is None and failures > 0 and not is_away(stopped):
@@ -164,7 +188,7 @@ class Job:
         except (WrongLog, LeaseLost):
             raise
         except Exception as error:  # noqa: BLE001
-            logger.warning("could not find what fails: %s; trying again", first_line(error))
+            logger.warning("could not find what fails: %s; trying again", summary(error))
         self._stopping.wait(min(10.0, 0.2 * 2**failures))
 
     def _salvage_all(self) -> None:
@@ -177,11 +201,14 @@ class Job:
             try:
                 buried = salvage(stretch, counting=self, log=self._log, shortages=self._shortages)
             except Blocked as blocked:
-                self._blocked[partition] = blocked
-                logger.error("%s", blocked)
+                self._block(blocked)
                 continue
             if buried:
                 logger.error("partition %d: %d records buried as dead letters: %s", partition, len(buried), buried)
+
+    def _block(self, blocked: Blocked) -> None:
+        self._blocked[blocked.partition] = blocked
+        logger.error("%s", blocked)
 
     def _bounded(self, partition: int, end: int) -> int:
         """Not beyond a record that is too new."""
@@ -195,10 +222,3 @@ class Job:
     def _heartbeat(self) -> Background:
         """Tells the store that this driver is alive, also while a batch takes long."""
         return Heartbeat(self._name, lambda: self._store).in_background(self._facts, says_goodbye=False)
-
-
-def first_line(error: Exception) -> str:
-    """The line of a long Spark error that names the cause."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if CAUSE.match(line)]
-    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:500]

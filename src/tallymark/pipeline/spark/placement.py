@@ -11,14 +11,14 @@ and where, is kept, and what they count travels with the job.
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer
 
-from tallymark.pipeline.counting.plan import Task
+from tallymark.pipeline.counting.plan import Plan, Task
 from tallymark.pipeline.spark.worker import TASKS, count_slot, encode_tasks
 
 LOOK_AGAIN_S = 1.0
@@ -67,7 +67,7 @@ class Placement:
             return []
         self._partitions.update(task.stretch.partition for task in tasks)
         places = self._places()
-        slots = self._slots(tuple(places.get(task.stretch.partition) for task in tasks))
+        slots = self._slots(tasks[0].plan, tuple(places.get(task.stretch.partition) for task in tasks))
         self._context.setLocalProperty(TASKS, encode_tasks(tasks))
         counted: list[bytes] = slots.collect()
         return counted
@@ -99,8 +99,8 @@ class Placement:
         ]
         return [f"executor_{host}_{number}" for number, host in sorted(found) if number != "driver"]
 
-    def _make_slots(self, places: Sequence[str | None]) -> "RDD[bytes]":
-        """An RDD with one slot for each place, which counts the task of that number."""
+    def _make_slots(self, plan: Plan, places: Sequence[str | None]) -> "RDD[bytes]":
+        """An RDD with one slot for each place, which counts the task of that number by this plan."""
         jvm: Any = self._context._jvm
         serializer = CPickleSerializer()
         sequence = jvm.org.apache.spark.api.python.PythonUtils.toSeq
@@ -110,4 +110,4 @@ class Placement:
         ]
         of_bytes = jvm.scala.reflect.ClassTag.Byte().wrap()
         made = self._context._jsc.sc().makeRDD(sequence(elements), of_bytes)
-        return RDD(made.toJavaRDD(), self._context, serializer).map(count_slot)
+        return RDD(made.toJavaRDD(), self._context, serializer).map(partial(count_slot, plan=plan))

@@ -61,6 +61,11 @@ class CassandraLease:
                 return False
         return self._begin(epoch)
 
+    def watch(self) -> None:
+        """Looks whether the holder moves, so that a `take` that comes later need not begin to wait for its silence."""
+        if self._epoch is None:
+            self._is_silent(self._book.head(settled=True))
+
     def release(self) -> None:
         if self._epoch is not None and not self._lost:
             head = self._book.head(settled=True)

@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -24,7 +24,7 @@ class StoreFacts(msgspec.Struct, frozen=True):
 
 
 def upgrade(
-    link: Link, store: str, *, wait_s: float = 30.0, pause_s: float = 0.2, clock: Callable[[], float] = time.monotonic
+    link: Link, store: str, *, wait_s: float = 60.0, pause_s: float = 0.2, clock: Callable[[], float] = time.monotonic
 ) -> StoreFacts:
     """Lets a store of an older format be one of this format.
 
@@ -45,8 +45,7 @@ def upgrade(
             for role, book in (("pipeline", EVENTS), ("keeper", POINTS))
         ]
         try:
-            # In this order, one after the other, so that of two who migrate one gets both.
-            while not all(lease.take() for lease in leases):
+            while not _have_all(leases):
                 if clock() > give_up:
                     raise StoreError(
                         f"the store {store} must be migrated to format {VERSION}, and a pipeline or keeper is at work"
@@ -60,6 +59,13 @@ def upgrade(
         finally:
             for lease in leases:
                 lease.release()
+
+
+def _have_all(leases: Sequence[CassandraLease]) -> bool:
+    """Takes them in order, so that of two who migrate one gets all; but watches the holders of all from the start."""
+    for lease in leases:
+        lease.watch()
+    return all(lease.take() for lease in leases)
 
 
 def _to_this_format(page: Page) -> Change | None:

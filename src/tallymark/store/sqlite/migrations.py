@@ -33,14 +33,17 @@ def upgrade(path: Path, connect: Connect, *, wait_s: float = WAIT_S) -> None:
         raise StoreError(newer(f"the store {path.name}", found))
     if found == VERSION or not path.exists():
         return
-    # What the file says may be older than what its write-ahead log says. One process looks; the others wait, with
-    # the file closed, so that it can be alone.
+    # What the file says may be older than what its write-ahead log says.
+    found = _version_read_only(path)
+    if found > VERSION:
+        raise StoreError(newer(f"the store {path.name}", found))
+    if found in (0, VERSION):
+        return
+    # One process migrates; the others wait, with the file closed, so that it can be alone.
     with _alone_among_new(path), closing(connect(path)) as connection:
         found = read_version(connection)
-        if found > VERSION:
-            raise StoreError(newer(f"the store {path.name}", found))
-        if found in (0, VERSION):
-            return
+        if found >= VERSION:
+            return  # another process was faster
         if found < OLDEST:
             raise StoreError(f"the store {path.name} has format {found}, which was never released")
         _leave_wal(connection, path, wait_s)
@@ -105,6 +108,15 @@ def _version_in_file(path: Path) -> int:
         return 0
 
 
+def _version_read_only(path: Path) -> int:
+    """As the database says, without changing a byte: a connection that may write would end its write-ahead log."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return read_version(connection)
+    except sqlite3.OperationalError:
+        return OLDEST  # not to be read so; whoever may write looks again
+
+
 @contextmanager
 def _alone_among_new(path: Path) -> Iterator[None]:
     with path.with_name(f"{path.name}.upgrade").open("w") as lock:
@@ -115,6 +127,8 @@ def _alone_among_new(path: Path) -> Iterator[None]:
 def _leave_wal(connection: sqlite3.Connection, path: Path, wait_s: float) -> None:
     """Only a connection that is alone may do so; that is what proves that nobody else has the file open."""
     give_up = time.monotonic() + wait_s
+    # From here on to the end of the connection: nobody opens it between the steps.
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     while True:
         try:
             connection.execute("PRAGMA journal_mode = DELETE")

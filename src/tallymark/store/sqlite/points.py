@@ -1,33 +1,36 @@
 """Points: the aggregates of one series in one bucket of a grain, written by addition."""
 
 import sqlite3
+from collections.abc import Collection
+from functools import cache
 
 import polars as pl
 
 from tallymark.aggregates import columns, sketch
-from tallymark.store.grains import GRAINS
 
 _KEY = ["series_id", "bucket_s"]
 _COLUMNS = (*_KEY, *columns.NAMES)
 
-SUMMED = ", ".join(column.rule.merged_sql(column.name) or f"MAX({column.name})" for column in columns.COLUMNS)
-"""in the order of `columns.NAMES`; of what SQL cannot merge any one, as a sign for `finish_sums` that there is some"""
-
-_ADDED = ", ".join(f"{column.name} = {column.rule.added_sql(column.name)}" for column in columns.COLUMNS)
-_ADD = {
-    grain_s: f"INSERT INTO points_{grain_s} ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-    f" ON CONFLICT DO UPDATE SET {_ADDED}"
-    for grain_s in GRAINS
-}
-# Columns that SQL cannot merge over rows.
-_LEFT_TO_POLARS = [column.name for column in columns.COLUMNS if column.rule.merged_sql(column.name) is None]
+_BY_NAME = {column.name: column for column in columns.COLUMNS}
 
 
 def add_points(connection: sqlite3.Connection, grain_s: int, points: pl.DataFrame) -> None:
     """Within a transaction. Adds to what is there; in key order, so that neighbours share pages."""
     if not points.is_empty():
         rows = _with_merged_sketches(connection, grain_s, points.select(_COLUMNS).sort(_KEY))
-        connection.executemany(_ADD[grain_s], rows.iter_rows())
+        held = tuple(name for name in columns.NAMES if rows[name].null_count() < rows.height)
+        connection.executemany(_upsert(grain_s, held), rows.select(*_KEY, *held).iter_rows())
+
+
+@cache
+def _upsert(grain_s: int, held: tuple[str, ...]) -> str:
+    """Names only the columns that some of the rows have: binding nulls and merging them took a third of a fold."""
+    names = (*_KEY, *held)
+    added = ", ".join(f"{name} = {_BY_NAME[name].rule.added_sql(name)}" for name in held)
+    return (
+        f"INSERT INTO points_{grain_s} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+        f" ON CONFLICT DO UPDATE SET {added}"
+    )
 
 
 def _with_merged_sketches(connection: sqlite3.Connection, grain_s: int, points: pl.DataFrame) -> pl.DataFrame:
@@ -45,25 +48,49 @@ def _with_merged_sketches(connection: sqlite3.Connection, grain_s: int, points: 
     return points.drop(columns.SKETCH).join(merged, on=_KEY, how="left", maintain_order="left").select(_COLUMNS)
 
 
-def finish_sums(connection: sqlite3.Connection, finer_s: int, grain_s: int, bucket_s: int, series: range) -> None:
-    """Within a transaction: merges what `SUMMED` only took as a sign, for these series in one bucket of a grain."""
-    is_there = " OR ".join(f"points.{name} IS NOT NULL" for name in _LEFT_TO_POLARS)
+def sum_up(
+    connection: sqlite3.Connection, finer_s: int, grain_s: int, bucket_s: int, series: range, used: Collection[str]
+) -> None:
+    """Within a transaction: the points of some series in one bucket, from those of the finer grain.
+
+    `used` are the columns that any meter computes; the others are null in all rows, and summing them costs as much.
+    """
+    kept = [column.name for column in columns.COLUMNS if column.name in used or not column.may_be_null]
+    # Of what SQL cannot merge it takes any one, as a sign for `_finish` that there is some.
+    summed = ", ".join(_BY_NAME[name].rule.merged_sql(name) or f"MAX({name})" for name in kept)
+    # From series to points: a seek for each series. The CROSS JOIN keeps SQLite from turning that round.
+    connection.execute(
+        f"INSERT INTO points_{grain_s} (series_id, bucket_s, {', '.join(kept)})"
+        f" SELECT series.series_id, :bucket, {summed}"
+        f" FROM series CROSS JOIN points_{finer_s} AS points ON points.series_id = series.series_id"
+        f" AND points.bucket_s >= :bucket AND points.bucket_s < :bucket + {grain_s}"
+        " WHERE series.series_id >= :first AND series.series_id < :end GROUP BY series.series_id",
+        {"bucket": bucket_s, "first": series.start, "end": series.stop},
+    )
+    left = [name for name in kept if _BY_NAME[name].rule.merged_sql(name) is None]
+    if left:
+        _finish(connection, finer_s, grain_s, bucket_s, series, left)
+
+
+def _finish(
+    connection: sqlite3.Connection, finer_s: int, grain_s: int, bucket_s: int, series: range, left: list[str]
+) -> None:
+    """Merges in Polars what SQL cannot, where there is any."""
+    is_there = " OR ".join(f"points.{name} IS NOT NULL" for name in left)
     marked = connection.execute(
         f"SELECT series.series_id FROM series CROSS JOIN points_{grain_s} AS points"
         " ON points.series_id = series.series_id AND points.bucket_s = ?"
         f" WHERE series.series_id >= ? AND series.series_id < ? AND ({is_there})",
         (bucket_s, series.start, series.stop),
     ).fetchall()
-    if not marked:
-        return
     read = f"SELECT {', '.join(_COLUMNS)} FROM points_{finer_s} WHERE series_id = ? AND bucket_s >= ? AND bucket_s < ?"
     found = [row for (number,) in marked for row in connection.execute(read, (number, bucket_s, bucket_s + grain_s))]
     schema = dict.fromkeys(_KEY, pl.Int64()) | columns.TYPES
-    summed = coarser(pl.DataFrame(found, schema=schema, orient="row"), grain_s)
-    settings = ", ".join(f"{name} = ?" for name in _LEFT_TO_POLARS)
+    merged = coarser(pl.DataFrame(found, schema=schema, orient="row"), grain_s)
+    settings = ", ".join(f"{name} = ?" for name in left)
     connection.executemany(
         f"UPDATE points_{grain_s} SET {settings} WHERE series_id = ? AND bucket_s = ?",
-        summed.select(*_LEFT_TO_POLARS, *_KEY).iter_rows(),
+        merged.select(*left, *_KEY).iter_rows(),
     )
 
 

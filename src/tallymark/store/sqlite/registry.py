@@ -4,6 +4,7 @@ import sqlite3
 
 import msgspec
 
+from tallymark.aggregates.functions import columns_for
 from tallymark.meters.model import Meter
 from tallymark.store.model import Gap, LiveMeters, RegisteredMeter
 from tallymark.store.registered import check_definable, check_deletable, due_built_ins, find, live_of
@@ -125,6 +126,15 @@ def add_due(connection: sqlite3.Connection) -> None:
     """Within a transaction."""
     for meter in due(connection):
         add_version(connection, meter, created_ms=0)
+
+
+def used_columns(connection: sqlite3.Connection) -> frozenset[str]:
+    """Those that any meter there ever was keeps."""
+    found: set[str] = set()
+    for (definition,) in connection.execute("SELECT definition FROM meters"):
+        meter = msgspec.json.decode(definition, type=Meter)
+        found |= columns_for(("count", *meter.compute), decimals=meter.decimals)
+    return frozenset(found)
 
 
 def _newest(connection: sqlite3.Connection) -> list[RegisteredMeter]:

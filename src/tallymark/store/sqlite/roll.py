@@ -3,29 +3,18 @@
 import sqlite3
 from dataclasses import dataclass
 
-from tallymark.aggregates.columns import NAMES
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S, floor
 from tallymark.store.model import Marks
 from tallymark.store.sqlite.connection import writing
 from tallymark.store.sqlite.marks import read_marks, set_rolled
-from tallymark.store.sqlite.points import SUMMED, finish_sums
+from tallymark.store.sqlite.points import sum_up
+from tallymark.store.sqlite.registry import used_columns
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
     grain_s: int
     finer_s: int
-
-    def slice_statement(self) -> str:
-        # From series to points: a seek for each series. The CROSS JOIN keeps SQLite from turning that round.
-        return f"""
-            INSERT INTO points_{self.grain_s} (series_id, bucket_s, {", ".join(NAMES)})
-            SELECT series.series_id, :bucket, {SUMMED}
-              FROM series CROSS JOIN points_{self.finer_s} AS points ON points.series_id = series.series_id
-               AND points.bucket_s >= :bucket AND points.bucket_s < :bucket + {self.grain_s}
-             WHERE series.series_id > :after AND series.series_id <= :through
-             GROUP BY series.series_id
-        """
 
 
 _HOURS = _Level(HOUR_S, MINUTE_S)
@@ -77,8 +66,7 @@ def _roll_slice(connection: sqlite3.Connection, level: _Level, bucket: int, slic
     ).fetchone()
     after = int(progress[0]) if progress is not None else 0
     through = after + slice_series
-    connection.execute(level.slice_statement(), {"bucket": bucket, "after": after, "through": through})
-    finish_sums(connection, level.finer_s, level.grain_s, bucket, range(after + 1, through + 1))
+    sum_up(connection, level.finer_s, level.grain_s, bucket, range(after + 1, through + 1), used_columns(connection))
     connection.execute("INSERT OR REPLACE INTO rolling VALUES (?, ?, ?)", (level.grain_s, bucket, through))
     last = connection.execute("SELECT COALESCE(MAX(series_id), 0) FROM series").fetchone()[0]
     return through >= int(last)

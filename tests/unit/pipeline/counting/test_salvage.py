@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark.log.protocol import LogDamaged, LogUnreachable, Outgoing
-from tallymark.pipeline.counting.salvage import Blocked, burial, salvage
+from tallymark.pipeline.counting.salvage import Blocked, burial, salvage, summary
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreUnreachable
 from tallymark.testing import MemoryLog
@@ -241,3 +241,19 @@ def test_a_record_of_a_newer_version_blocks_its_partition_once_all_before_it_is_
     assert (found.value.partition, found.value.offset) == (0, 5)
     assert max(result.stretch.end for result in counting.applied) == 5
     assert not any(result.buried for result in counting.applied)
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("one line", "one line"),
+        ("An error occurred while calling z.\n: org.apache.spark.SparkException: Job aborted", "Job aborted"),
+        (
+            "a\nCaused by: x.y.FirstException: one\n\tat z\nCaused by: tallymark.log.LogDamaged: the cause\n at q",
+            "the cause",
+        ),
+        ("", "RuntimeError"),
+    ],
+)
+def test_of_a_long_error_the_line_that_names_the_cause_is_kept(said, cause):
+    assert summary(RuntimeError(said)).endswith(cause)

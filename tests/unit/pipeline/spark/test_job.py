@@ -6,10 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from counting import CountingPath
+from tallymark.events import frame
 from tallymark.pipeline.counting import plan as plans
 from tallymark.pipeline.counting.task import count_task
-from tallymark.pipeline.spark.job import Job
+from tallymark.pipeline.spark import job as module
+from tallymark.pipeline.spark.job import Job, SparkDied
 from tallymark.settings import Settings
+from tallymark.store.model import Ledger, Stretch, StretchResult
 
 
 class CountsHere:
@@ -96,9 +99,60 @@ def test_without_its_jvm_the_driver_ends_instead_of_trying_again(path, build):
             self.is_there = False
             raise ConnectionError("the JVM is gone")
 
-    with pytest.raises(ConnectionError, match="the JVM is gone"):
+    with pytest.raises(SparkDied, match="Spark's JVM has died; starting again"):
         job_with(path, Dies()).run()
     assert path.store.dead_letters() == []
+
+
+def test_a_jvm_that_dies_while_nothing_arrives_is_noticed_too(path, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.01)
+    placement = CountsHere()
+
+    def ready() -> None:
+        placement.is_there = False
+
+    with pytest.raises(SparkDied, match="Spark's JVM has died; starting again"):
+        job_with(path, placement).run(ready)
+
+
+def test_a_stop_while_it_is_looked_for_what_fails_ends_the_run(path, build):
+    path.append(views(build, range(3)))
+
+    class Fails(CountsHere):
+        def count(self, tasks):
+            raise RuntimeError("a task failed")
+
+    job = job_with(path, Fails())
+    search = job._recover
+
+    def stopped(failures, error):
+        job._stopping.set()
+        job._salvage_all() if failures else search(failures, error)
+
+    job._recover = stopped
+    job.run()
+    assert path.store.dead_letters() == []
+
+
+def test_a_partition_whose_claims_lie_in_frames_that_are_too_new_waits_alone(path, build, monkeypatch):
+    with monkeypatch.context() as newer:
+        newer.setattr(frame, "VERSION", b"2")
+        count, future = build.payload(views(build, range(10, 13)))
+    path.append_raw(future, count)
+    path.append(views(build, range(3)), partition=1)
+    identity = path.writer.identity
+    # A newer version has counted it, and its claims are lost.
+    gone = StretchResult(Stretch(0, 0, 1), identity, 1, (), b"", Ledger(accepted=3, counted=3))
+    path.store.apply([gone], now_ms=0)
+    job = job_with(path, CountsHere())
+    job.prepare()
+    path.append(views(build, range(20, 22)))
+    path.start(job)
+    path.wait_for(6)
+    assert [str(each) for each in job._blocked.values()] == [
+        "partition 0 stands still at offset 1: frame version b'2'; this release reads b'1': upgrade it"
+    ]
+    assert path.store.applied(identity) == {0: 1, 1: 1}
 
 
 def test_the_driver_says_that_it_lives_while_a_batch_takes_long(path, build):
