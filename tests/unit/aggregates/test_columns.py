@@ -64,9 +64,9 @@ def points_of(writes: Sequence[Sequence[Row]]) -> sqlite3.Connection:
     """A write after the other; the rows of one are different buckets."""
     connection = sqlite3.connect(":memory:")
     kinds = ", ".join(f"{column.name} {column.sql_type}" for column in columns.COLUMNS)
-    connection.execute(
-        f"CREATE TABLE points_{MINUTE_S} (series_id, bucket_s, {kinds}, PRIMARY KEY (series_id, bucket_s))"
-    )
+    key = "series_id, bucket_s"
+    for grain_s in (MINUTE_S, HOUR_S):
+        connection.execute(f"CREATE TABLE points_{grain_s} ({key}, {kinds}, PRIMARY KEY ({key}))")
     for rows in writes:
         frame = pl.DataFrame(rows, schema=columns.TYPES, orient="row").with_columns(
             series_id=pl.lit(1, pl.Int64), bucket_s=pl.int_range(pl.len(), dtype=pl.Int64)
