@@ -14,7 +14,6 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer
 
@@ -76,7 +75,7 @@ class Placement:
         """Whether Spark can run tasks at all."""
         try:
             return not self._context._jsc.sc().isStopped()
-        except (Py4JError, OSError, AttributeError):  # its JVM is gone
+        except Exception:  # whatever Py4J makes of it: the JVM does not answer
             return False
 
     def _places(self) -> dict[int, str]:
