@@ -75,7 +75,7 @@ class Placement:
         """Whether Spark can run tasks at all."""
         try:
             return not self._context._jsc.sc().isStopped()
-        except Exception:  # whatever Py4J makes of it: the JVM does not answer
+        except Exception:  # noqa: BLE001  # whatever Py4J makes of it: the JVM does not answer
             return False
 
     def _places(self) -> dict[int, str]:
