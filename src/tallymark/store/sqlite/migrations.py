@@ -20,6 +20,7 @@ WAIT_S = 10.0
 """for processes that are about to close the file"""
 OLDEST = 2
 
+_MAGIC = b"SQLite format 3\0"
 # Where SQLite keeps `user_version` in a file, as four bytes.
 _VERSION_PLACE = 60
 
@@ -102,10 +103,11 @@ def _version_in_file(path: Path) -> int:
     """As the file says, without opening it as a database; 0 if it is not there."""
     try:
         with path.open("rb") as file:
-            file.seek(_VERSION_PLACE)
-            return int.from_bytes(file.read(4), "big")
+            head = file.read(_VERSION_PLACE + 4)
     except FileNotFoundError:
         return 0
+    # What is no database is refused as such when it is opened.
+    return int.from_bytes(head[_VERSION_PLACE:], "big") if head.startswith(_MAGIC) else 0
 
 
 def _version_read_only(path: Path) -> int:
