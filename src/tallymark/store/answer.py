@@ -17,21 +17,25 @@ class Answer:
     def __init__(self, question: Question, most_rows: int | None) -> None:
         labels = [label_column(label) for label in question.by]
         self._keys = labels if question.step_s is None else [*labels, "bucket_s"]
+        self._read = [*self._keys, *question.columns]
         self._most_rows = most_rows
         self._merged: pl.DataFrame | None = None
         self._parts: list[pl.DataFrame] = []
         self._waiting = 0
 
     def add(self, part: pl.DataFrame) -> None:
-        self._parts.append(part.select([*self._keys, *columns.NAMES]))
+        self._parts.append(part.select(self._read))
         self._waiting += part.height
         # Only when as much has come as there is: so each row is merged a few times, however many parts there are.
         if self._waiting >= max(ROWS_AT_ONCE, 0 if self._merged is None else self._merged.height):
             self._merge()
 
     def whole(self) -> pl.DataFrame:
+        """Sorted by its keys, with all columns: those that were not read hold nothing."""
         merged = self._merge()
-        return merged.sort(self._keys) if self._keys else merged
+        missing = [column.left_out for column in columns.COLUMNS if column.name not in self._read]
+        whole = merged.with_columns(missing).select(*self._keys, *columns.NAMES)
+        return whole.sort(self._keys) if self._keys else whole
 
     def _merge(self) -> pl.DataFrame:
         rows = pl.concat(self._parts if self._merged is None else [self._merged, *self._parts])

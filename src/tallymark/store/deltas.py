@@ -21,8 +21,11 @@ SEPARATOR = "\0"
 """between the label values of a series; events with a NUL in a label are refused at the door"""
 
 
+_EMPTY = pl.DataFrame(schema=SCHEMA)
+
+
 def empty() -> pl.DataFrame:
-    return pl.DataFrame(schema=SCHEMA)
+    return _EMPTY
 
 
 def from_rows(rows: Sequence[Sequence[Any]]) -> pl.DataFrame:

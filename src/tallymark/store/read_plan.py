@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from tallymark.aggregates.columns import COLUMNS
+from tallymark.aggregates.columns import NAMES
 from tallymark.aggregates.functions import columns_for
 from tallymark.store.deltas import SEPARATOR
 from tallymark.store.grains import EARLIEST_S, LATEST_S
@@ -48,10 +48,11 @@ class Question:
                 raise StoreError(f"{name} = {value} s is not a whole minute, the finest grain kept")
 
     @property
-    def columns(self) -> frozenset[str]:
-        """What must be read; the number of events always."""
+    def columns(self) -> list[str]:
+        """What must be read, in the order of the table; the number of events always."""
         meter = self.meter.meter
-        return columns_for(("count", *meter.compute), decimals=meter.decimals)
+        needed = columns_for(("count", *meter.compute), decimals=meter.decimals)
+        return [name for name in NAMES if name in needed]
 
     @property
     def reads_sums(self) -> bool:
@@ -71,9 +72,7 @@ class Question:
         columns = [labels.list.get(place).alias(label_column(label)) for label, place in self.places()]
         if self.step_s is not None:
             columns.append(pl.col("bucket_s") // self.step_s * self.step_s)
-        needed = self.columns
-        columns += [pl.col(each.name) if each.name in needed else each.left_out for each in COLUMNS]
-        return rows.filter(is_asked).select(columns)
+        return rows.filter(is_asked).select(*columns, *self.columns)
 
     def answer_deltas(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
         is_meter = pl.col("meter") == self.meter.meter_id

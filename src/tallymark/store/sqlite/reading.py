@@ -70,7 +70,7 @@ class SqliteSnapshot:
     def _points(self, question: Question) -> Generator[pl.DataFrame]:
         """The part of the answer that is in points, one row a series and step, or less; some rows at a time."""
         keys = ["series_id"] * bool(question.by) + ["bucket_s"] * (question.step_s is not None)
-        types = dict.fromkeys(keys, pl.Int64()) | columns.TYPES
+        types = dict.fromkeys(keys, pl.Int64()) | {name: columns.TYPES[name] for name in question.columns}
         labels = pl.DataFrame()
         if question.by:
             labels = self._labels.of(self._connection, question.meter).select(
@@ -105,5 +105,11 @@ def _frame(rows: Sequence[tuple[object, ...]], types: Mapping[str, pl.DataType])
     named = zip(types.items(), zip(*rows, strict=True), strict=True)
     found = [pl.Series(name, values, dtype=kind) for (name, kind), values in named]
     # A sum over no rows is one row of nulls.
-    never_null = [pl.col(column.name).fill_null(column.nothing) for column in columns.COLUMNS if not column.may_be_null]
-    return pl.DataFrame(found).with_columns(never_null)
+    if len(rows) == 1:
+        found = [_not_null(series) for series in found]
+    return pl.DataFrame(found)
+
+
+def _not_null(series: pl.Series) -> pl.Series:
+    nothing = columns.NOTHING.get(series.name)
+    return series if nothing is None else series.fill_null(nothing)

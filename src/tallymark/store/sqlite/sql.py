@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from tallymark.aggregates.columns import COLUMNS, NAMES
+from tallymark.aggregates.columns import COLUMNS
 from tallymark.store.grains import Piece
 from tallymark.store.read_plan import Question
 from tallymark.store.sqlite.series import SUM_OF_ALL, labels_text
 
 # Series that are named in full are looked up one by one up to this many, else by the label index. Not tuned.
 MAX_NAMED_SERIES = 200
+
+_BY_NAME = {column.name: column for column in COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +25,8 @@ class Statement:
 def statement_for(question: Question, piece: Piece) -> Statement:
     """One row a series and step; without `by` one row a step. Several of each where SQL cannot merge them."""
     # What SQL cannot merge comes row by row, and `Answer` merges it.
-    needed = question.columns
-    merged = {column.name: column.rule.merged_sql(column.name) for column in COLUMNS if column.name in needed}
-    is_merged = None not in merged.values()
+    merged = [_BY_NAME[name].rule.merged_sql(name) for name in question.columns]
+    is_merged = None not in merged
     columns: list[str] = []
     groups: list[str] = []
     if question.by:
@@ -34,8 +35,9 @@ def statement_for(question: Question, piece: Piece) -> Statement:
     if question.step_s is not None:
         columns.append(f"{_bucket(question, piece)} AS step_s")
         groups.append("step_s")
-    for name in NAMES:
-        columns.append("NULL" if name not in needed else (merged[name] if is_merged else None) or f"points.{name}")
+    columns += [
+        sql if is_merged and sql else f"points.{name}" for name, sql in zip(question.columns, merged, strict=True)
+    ]
     chosen, parameters = _series(question)
     # From series to points: a seek for each series. The CROSS JOIN keeps SQLite from turning that round.
     sql = (
