@@ -77,7 +77,7 @@ class Callers:
             raise Problem(
                 421,
                 "wrong_host",
-                f"this is not {host[:100]!r}; call it by a loopback address, or list the name in collector.hosts",
+                f"{host[:100]!r} is not a name of this service; use a loopback one, or list it in collector.hosts",
             )
         origin: str | None = scope.headers.get("origin")
         if origin is None or scope.method in CHANGES_NOTHING or self._origins & {"*", origin}:
@@ -86,7 +86,7 @@ class Callers:
             raise Problem(
                 403,
                 "foreign_origin",
-                f"pages from {origin[:100]!r} may not send anything here; list the origin in collector.cors_origins",
+                f"pages from {origin[:100]!r} may not send requests here; list the origin in collector.cors_origins",
             )
 
     def _is_ours(self, host: str) -> bool:

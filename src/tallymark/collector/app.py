@@ -111,7 +111,7 @@ class App:
         except Exception as error:
             logger.error("POST /v1/events failed; nothing was acknowledged", exc_info=error)
             self._statuses[500].inc()
-            internal = Problem(500, "internal", "something is wrong in the collector; its log file says what")
+            internal = Problem(500, "internal", "internal error in the collector; see its log file")
             proto.response_bytes(500, [*internal.headers, *shared], internal.body())
             return
         self._statuses[answer.status].inc()

@@ -151,7 +151,7 @@ class Committer:
         oldest_ns = self._clock_ns() - MOST_WAIT_S * 1_000_000_000
         late = [each for each in group if each.since_ns < oldest_ns]
         if late:
-            self._give_up(late, f"it waited for more than {MOST_WAIT_S} s behind others")
+            self._give_up(late, f"it waited more than {MOST_WAIT_S} s in the queue")
         return [each for each in group if each.since_ns >= oldest_ns]
 
     def _give_up(self, group: list[_Waiting], reason: str) -> None:
@@ -196,7 +196,7 @@ class Committer:
                 written = self._append(requests)
             except Exception as error:  # a request must be answered, also when the log or the code fails
                 level = logging.WARNING if isinstance(error, LogError | OSError) else logging.ERROR
-                logger.log(level, "commit failed; its events are answered as retryable", exc_info=error)
+                logger.log(level, "commit failed; clients are told to retry its events", exc_info=error)
                 written = _Written(failed=dict.fromkeys(range(count), f"{type(error).__name__}: {error}"))
             ended = time.monotonic()
             reason = next(iter(written.failed.values()), "")

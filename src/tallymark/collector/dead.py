@@ -55,7 +55,7 @@ def _letters(request: Accepted) -> Iterator[DeadLetter]:
         else:
             rest[refusal.code] += 1
     for code, events in rest.items():
-        detail = f"{events:,} more of this request are only counted: its letters exceed {MAX_REQUEST_BYTES:,} bytes"
+        detail = f"{events:,} more from this request are only counted: its letters exceed {MAX_REQUEST_BYTES:,} bytes"
         yield DeadLetter(HOP, code, detail, events, b"", request.received_ms)
 
 

@@ -81,7 +81,7 @@ class Forwarder:
         except (OSError, EOFError, ValueError) as error:
             telemetry.COLLECTOR_FORWARDED.labels("away").inc()
             if isinstance(error, ConnectionRefusedError):
-                detail = "the query service is not up; events are still taken. Try again in a moment"
+                detail = "the query service is down; events are still accepted. Try again in a moment"
                 raise Problem(503, "query_away", detail, headers={"retry-after": "1"}) from None
             raise Problem(502, "query_failed", f"the query service broke off: {error or 'no answer'}") from None
         telemetry.COLLECTOR_FORWARDED.labels("answered").inc()

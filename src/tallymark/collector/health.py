@@ -80,7 +80,7 @@ class Readiness:
                 (parts[role],) = query
             elif role != "collector":
                 place = self._settings.run_folder / f"{file_stem(role, self._settings.instance)}.json"
-                parts[role] = _part([] if place.exists() else [f"{role} has not said that it is ready"])
+                parts[role] = _part([] if place.exists() else [f"{role} is not ready yet"])
         deciding = [parts["collector"]] if self._one_of_several else parts.values()
         ready = all(part["ready"] for part in deciding)
         return (200 if ready else 503), {"ready": ready, **parts}
@@ -94,7 +94,7 @@ class Readiness:
         else:
             free, least = shutil.disk_usage(self._settings.folder).free, self._settings.collector.min_free_bytes
             if free < least:
-                troubles.append(f"{free:,} bytes of disk are free; collector.min_free_bytes = {least:,}")
+                troubles.append(f"only {free:,} bytes of disk are free; collector.min_free_bytes = {least:,}")
         if self._committer.failing:
             troubles.append(f"the last commit failed: {self._committer.failing}")
         return troubles

@@ -31,7 +31,7 @@ QUICKLY_JUDGED_BYTES = 16_384
 QUICKLY_TAKEN_BYTES = 1_000_000
 DEFAULT_WAIT_S, MAX_WAIT_S = 10.0, 60.0
 # Under one key, an event of the second part that equals one of the first would be taken for a retry of it.
-SPLIT_KEYS = "; give each part an Idempotency-Key of its own, and its retries the same"
+SPLIT_KEYS = "; give each part its own Idempotency-Key, and reuse it for retries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _header(headers: Any, name: str, code: str) -> str | None:
     """A header that must not be ignored: the server hands out one that is not printable ASCII as if it were absent."""
     value: str | None = headers.get(name.lower())
     if value is None and name.lower() in headers:
-        raise Problem(400, code, f"header {name} has characters other than printable ASCII; leave them out")
+        raise Problem(400, code, f"header {name} may contain only printable ASCII")
     return value
 
 

@@ -23,7 +23,7 @@ def load(path: Path) -> Known | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        logger.warning("%s cannot be read, so event names are learned anew: %s", path, error)
+        logger.warning("cannot read %s; event names are learned again: %s", path, error)
         return None
 
 
@@ -31,7 +31,7 @@ def save(path: Path, names: Names) -> None:
     try:
         write_atomically(path, msgspec.json.encode(names.known()))
     except OSError as error:  # a full disk: the next change is another try
-        logger.warning("%s is not written; after a restart event names are learned anew: %s", path, error)
+        logger.warning("cannot write %s; event names are learned again after a restart: %s", path, error)
 
 
 async def keep_saved(path: Path, names: Names, *, until: asyncio.Event) -> None:

@@ -62,7 +62,7 @@ def address(text: str) -> Address:
     """`host:port` as a pair."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise SettingsError(f"collector.query: {text!r} is not of the form host:port, for example query-1:8081")
+        raise SettingsError(f"collector.query: {text!r} is not host:port, for example query-1:8081")
     return host.strip("[]"), int(port)
 
 

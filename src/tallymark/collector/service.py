@@ -59,7 +59,7 @@ def check_host(host: str) -> None:
     if not http.is_loopback(host):
         raise SettingsError(
             f"collector.host = {host!r}: only loopback (127.0.0.1) is served until API keys exist; "
-            "put a proxy that checks its callers in front"
+            "put a proxy with access control in front"
         )
 
 

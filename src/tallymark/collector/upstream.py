@@ -124,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(self._buffer[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._break(ValueError(f"not an answer: {error}"))
+            self._break(ValueError(f"not HTTP: {error}"))
         if self._head is None:
             self._header_bytes += nbytes
             self._check_size(self._header_bytes)
@@ -134,13 +134,13 @@ class Connection(asyncio.BufferedProtocol):
         ends_by_closing = self._head is not None and self._head.length is None and not self._is_chunked
         if error is None and ends_by_closing:
             self._is_complete = True
-        self._break(error or EOFError("the answer broke off"))
+        self._break(error or EOFError("the answer ended early"))
         del self._parser  # it refers to us, and the collector of cycles hardly runs here
         self._wake()
 
     def _check_size(self, header_bytes: int) -> None:
         if header_bytes > MAX_HEADER_BYTES:
-            self._break(ValueError(f"its headers have more than {MAX_HEADER_BYTES:,} bytes"))
+            self._break(ValueError(f"its headers exceed {MAX_HEADER_BYTES:,} bytes"))
 
     def _break(self, failure: Exception | None = None) -> None:
         """An answer that was whole by then stays so; the connection is not used again."""

@@ -77,6 +77,6 @@ class WaitingRoom:
         elif scope.path == problems.PATH:
             proto.response_bytes(200, problems.HEADERS, problems.page())
         else:
-            detail = f"the log does not answer yet: {self.trouble}; nothing was taken, send it again"
+            detail = f"the log does not answer yet: {self.trouble}; nothing was accepted, try again"
             problem = Problem(503, "log_unreachable", detail, headers={"retry-after": "1"})
             proto.response_bytes(problem.status, problem.headers, problem.body())

@@ -84,7 +84,7 @@ def split(delivery: Delivery, *, max_events: int) -> tuple[list[bytes], RawTime]
     if delivery.lines:
         lines = pieces.first_lines(body, max_events + 1)
         if len(lines) > max_events:
-            raise TooManyEvents(f"more than the {max_events:,} events that one request may have")
+            raise TooManyEvents(f"more than {max_events:,} events in one request")
         return lines, delivery.sent_at
     try:
         texts, sent_at = _elements(delivery, max_events)

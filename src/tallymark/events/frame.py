@@ -125,7 +125,7 @@ def _empty(batch: pa.RecordBatch) -> bytes:
 def _check_version(metadata: dict[bytes, bytes] | None) -> None:
     version = (metadata or {}).get(_KEY)
     if version is None:
-        raise FrameDamaged("an Arrow stream, but not a frame: its metadata has no tallymark.frame")
+        raise FrameDamaged("an Arrow stream, but not a frame: its metadata lacks tallymark.frame")
     if version != VERSION:
         raise UnknownFrameVersion(f"frame version {version!r}; this release reads {VERSION!r}: upgrade it")
 

@@ -87,12 +87,12 @@ class Names:
 
     def _no_room(self, name: str) -> str:
         return (
-            f"`event` is {shown(name)}, one name more than collector.max_event_names = {self._limit:,}; "
-            "put the part of it that varies into `props`"
+            f"`event` is {shown(name)}, a new name beyond collector.max_event_names = {self._limit:,}; "
+            "put the part that varies into `props`"
         )
 
     def _too_many_at_once(self, name: str) -> str:
         return (
-            f"`event` is {shown(name)}, one new name more than the {self._most_new:,} that one request may bring; "
-            "put the part of it that varies into `props`, or, if no part of it does, send it in another request"
+            f"`event` is {shown(name)}, beyond the {self._most_new:,} new names that one request may bring; "
+            "put the part that varies into `props`, or, if nothing varies, send it in another request"
         )

@@ -124,7 +124,7 @@ def _decoded(raw: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise Refused("bad_text", f"not UTF-8: {error.reason}") from None
     except RecursionError:
-        raise Refused("too_deep", "nested too deeply; an event is flat but for `props` and `values`") from None
+        raise Refused("too_deep", "nested too deeply; only `props` and `values` may be objects") from None
     except msgspec.ValidationError as error:
         raise Refused("bad_number", f"a number is too large: {error}") from None
     except msgspec.DecodeError as error:
@@ -134,7 +134,7 @@ def _decoded(raw: bytes) -> Any:
 def malformed(raw: bytes, error: Exception) -> str:
     """What is wrong with a JSON text, also where the decoder's own words mislead."""
     if raw.startswith(b"\xef\xbb\xbf"):
-        return "it begins with a byte order mark; send plain UTF-8"
+        return "it starts with a byte order mark; send plain UTF-8"
     # msgspec calls a lone surrogate `truncated`.
     if "truncated" in str(error) and b"\\ud" in raw.lower():
         return "a surrogate (\\ud800 to \\udfff) without its other half, or cut short"

@@ -224,7 +224,7 @@ def _outside(time_ms: int, received_ms: int, believed: Clocks) -> Refused:
         ahead, limit = (time_ms - received_ms) / 1000, believed.accept_future_ms / 1000
         return Refused("too_new", f"`time` is {ahead:,.1f} s ahead of now; events.accept_future_s = {limit:,.0f}")
     age, limit = (received_ms - time_ms) / 1000, believed.accept_past_ms / 1000
-    hint = "; it looks like seconds, and epoch times are milliseconds" if 10**8 <= time_ms < 10**10 else ""
+    hint = "; it looks like seconds, but epoch times are in milliseconds" if 10**8 <= time_ms < 10**10 else ""
     return Refused("too_old", f"`time` is {age:,.1f} s old; events.accept_past_s = {limit:,.0f}{hint}")
 
 

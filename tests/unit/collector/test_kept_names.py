@@ -51,4 +51,4 @@ def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path, caplog: pyt
     names = Names(10)
     names.admit({"a"})
     kept_names.save(tmp_path / "run" / "collector.names", names)
-    assert "is not written" in caplog.text
+    assert "cannot write" in caplog.text

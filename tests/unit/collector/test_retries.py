@@ -137,7 +137,7 @@ def test_after_a_413_the_parts_count_under_one_key_if_no_two_events_are_equal(ma
     collector = make(max_request_events=3)
     reply = collector.post(SALES, idempotency_key=KEY)
     assert reply.status == 413
-    assert reply.json["detail"].endswith("give each part an Idempotency-Key of its own, and its retries the same")
+    assert reply.json["detail"].endswith("give each part its own Idempotency-Key, and reuse it for retries")
     for part in (SALES[:2], SALES[2:], SALES[2:]):
         assert collector.post(part, idempotency_key=KEY).status == 202
     assert counted(collector) == (4, 100.0)

@@ -60,7 +60,7 @@ BODIES: dict[str, tuple[Callable[[], bytes], bool]] = {
 
 
 SAID = {
-    True: "^more than the 10,000 events that one request may have: send smaller batches$",
+    True: "^more than 10,000 events in one request: send smaller batches$",
     False: r"^[0-9,]{7,} events in one request; at most 10,000 are allowed: send smaller batches$",
 }
 
