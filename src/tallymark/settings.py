@@ -24,58 +24,58 @@ def setting(default: Any, meaning: str) -> Any:
 
 @dataclass
 class EventsSettings:
-    accept_past_s: int = setting(7 * 86_400, "events older than this when received are refused (`too_old`)")
+    accept_past_s: int = setting(7 * 86_400, "older events, by when they are received, are refused (`too_old`)")
     accept_future_s: int = setting(
         300, "events further ahead than this, after clock correction, are refused (`too_new`)"
     )
     clock_tolerance_s: float = setting(
-        5.0, "differences of `sent_at` up to this are network, not clock, and not corrected"
+        5.0, "smaller differences of `sent_at` count as network delay and are not corrected"
     )
 
 
 @dataclass
 class CollectorSettings:
-    host: str = setting("127.0.0.1", "address to serve on; until API keys exist only loopback is allowed")
+    host: str = setting("127.0.0.1", "address to serve on; only loopback is allowed until API keys exist")
     port: int = setting(8080, "port to serve on")
     hosts: list[str] = setting(  # noqa: RUF009
-        [], "further host names, without port, that this service may be called by, besides loopback ones"
+        [], "host names, without port, that callers may use besides loopback ones"
     )
     max_body_bytes: int = setting(4_000_000, "largest request body, as sent")
     max_inflated_bytes: int = setting(16_000_000, "largest request body after decompression")
-    max_request_events: int = setting(10_000, "most events in one request")
-    max_event_names: int = setting(
-        10_000, "most event names in use at a time; a name is forgotten after 12 to 24 h without use"
-    )
-    header_timeout_s: float = setting(5.0, "a request whose headers take longer is closed")
-    body_timeout_s: float = setting(10.0, "a request whose body takes longer is answered 408")
+    max_request_events: int = setting(10_000, "most events per request")
+    max_event_names: int = setting(10_000, "most event names in use at once; a name unused for 12 to 24 h is forgotten")
+    header_timeout_s: float = setting(5.0, "time for a request's headers; then the connection is closed")
+    body_timeout_s: float = setting(10.0, "time for a request's body; then the answer is 408")
     max_connections: int = setting(16_384, "most open connections")
-    max_pending_bytes: int = setting(64_000_000, "bytes waiting for the log; beyond it requests are answered 503")
-    max_events_per_second: int = setting(0, "events a second before requests are answered 429; 0 is no limit")
-    commit_interval_ms: int = setting(2, "how long a commit waits for company before it is written")
+    max_pending_bytes: int = setting(64_000_000, "most bytes waiting for the log; beyond that, requests get 503")
+    max_events_per_second: int = setting(0, "most events per second; beyond that, requests get 429; 0 means no limit")
+    commit_interval_ms: int = setting(2, "how long a commit waits for more events before it is written")
     query: list[str] = setting(  # noqa: RUF009
-        [], "query nodes, `host:port`, to hand questions on to; empty is the one that runs on this data folder"
+        [], "query nodes, `host:port`, to forward questions to; empty means the one on this data folder"
     )
-    cors_origins: list[str] = setting([], "origins whose pages may send events; `*` is all")  # noqa: RUF009
-    min_free_bytes: int = setting(64_000_000, "free disk below which the collector says it is not ready")
+    cors_origins: list[str] = setting([], "origins whose pages may send events; `*` means all")  # noqa: RUF009
+    min_free_bytes: int = setting(64_000_000, "with less free disk, the collector reports that it is not ready")
 
 
 @dataclass
 class LogSettings:
     kind: str = setting("local", "`local`: segments in the data folder; `kafka`: a topic of a Kafka cluster")
-    partitions: int = setting(2, "partitions of the stream `events`; fixed when the log is made")
-    partition_by: str = setting("id", "`id`, or `key:NAME` to keep all events with one value of a property together")
-    segment_bytes: int = setting(128_000_000, "size at which a segment is closed and a new one begun")
+    partitions: int = setting(2, "partitions of the stream `events`; fixed once the log is created")
+    partition_by: str = setting(
+        "id", "`id`, or `key:NAME` to keep all events with the same value of a property together"
+    )
+    segment_bytes: int = setting(128_000_000, "size at which a segment is closed and a new one started")
     keep_s: int = setting(7 * 86_400, "how long counted records are kept")
-    dead_bytes: int = setting(256_000_000, "room for dead letters before the oldest go")
-    reserve_bytes: int = setting(64_000_000, "free disk space below which nothing more is appended")
-    brokers: list[str] = setting([], "kafka: addresses to begin with, `host:port`")  # noqa: RUF009
+    dead_bytes: int = setting(256_000_000, "space for dead letters; beyond that, the oldest are deleted")
+    reserve_bytes: int = setting(64_000_000, "with less free disk, nothing more is appended")
+    brokers: list[str] = setting([], "kafka: bootstrap addresses, `host:port`")  # noqa: RUF009
     topic: str = setting("tallymark", "kafka: the streams are the topics `<topic>.events` and `<topic>.dead`")
-    replication: int = setting(3, "kafka: copies of each record, when the topic is made")
+    replication: int = setting(3, "kafka: copies of each record; used when the topic is created")
     min_in_sync: int = setting(2, "kafka: copies that must be written before a record is acknowledged")
     acks: str = setting("all", "kafka: who must have a record before it is acknowledged: `all` in sync, or `leader`")
-    delivery_timeout_s: float = setting(10.0, "kafka: after this without acknowledgement events are answered 503")
+    delivery_timeout_s: float = setting(10.0, "kafka: without an acknowledgement by then, requests get 503")
     kafka_options: list[str] = setting(  # noqa: RUF009
-        [], "kafka: further options of librdkafka as `name=value`, for example for SASL; use a variable for secrets"
+        [], "kafka: more librdkafka options as `name=value`, for example for SASL; use a variable for secrets"
     )
 
 
@@ -89,51 +89,56 @@ class PipelineSettings:
     max_batch_bytes: int = setting(128_000_000, "most bytes of frames in one micro-batch")
     driver_memory: str = setting("1g", "heap of Spark's driver")
     master: str = setting("local[*,4]", "Spark master; `local[*,4]` gives a failed task four attempts")
-    driver_host: str = setting("127.0.0.1", "address at which executors reach the driver")
-    executor_memory: str = setting("1g", "cluster: heap of each executor; the counting needs about as much beside it")
-    executor_cores: int = setting(1, "cluster: tasks at once in an executor")
+    driver_host: str = setting("127.0.0.1", "address where executors reach the driver")
+    executor_memory: str = setting(
+        "1g", "cluster: heap of each executor; counting needs about as much again outside it"
+    )
+    executor_cores: int = setting(1, "cluster: concurrent tasks per executor")
     max_executors: int = setting(
-        0, "cluster: executors at most; 0 leaves it to Spark: all of a standalone cluster, 2 on YARN and Kubernetes"
+        0, "cluster: most executors; 0 leaves it to Spark: all of a standalone cluster, 2 on YARN and Kubernetes"
     )
-    spark_options: list[str] = setting([], "further options of Spark as `name=value`")  # noqa: RUF009
-    python: str = setting("", "cluster: the Python on the executors' machines; empty is the path of the driver's own")
+    spark_options: list[str] = setting([], "more Spark options as `name=value`")  # noqa: RUF009
+    python: str = setting(
+        "", "cluster: path of Python on the executors' machines; empty means the same path as the driver's"
+    )
     claims: str = setting(
-        "", "folder of the claim tables on each executor's machine; empty is `claims` in the data folder"
+        "", "folder of the claim tables on each executor's machine; empty means `claims` in the data folder"
     )
-    lease_s: float = setting(10.0, "cluster: how long a driver that is silent keeps the right to write")
+    lease_s: float = setting(10.0, "cluster: how long a silent driver keeps the right to write")
 
 
 @dataclass
 class StoreSettings:
     kind: str = setting("sqlite", "`sqlite`: one file in the data folder; `cassandra`: a Cassandra cluster")
-    hosts: list[str] = setting(["127.0.0.1"], "cassandra: addresses to begin with")  # noqa: RUF009
+    hosts: list[str] = setting(["127.0.0.1"], "cassandra: contact points")  # noqa: RUF009
     port: int = setting(9042, "cassandra: port of the native protocol")
-    keyspace: str = setting("tallymark", "cassandra: keyspace, made if there is none")
+    keyspace: str = setting("tallymark", "cassandra: keyspace, created if missing")
     name: str = setting("main", "cassandra: name of this store; several may share a keyspace")
     replication: list[str] = setting(  # noqa: RUF009
-        [], "cassandra: copies per data centre as `dc1=3`, when the keyspace is made; empty is one copy, for trials"
+        [],
+        "cassandra: copies per data centre as `dc1=3`, used when the keyspace is created; empty means one, for trials",
     )
-    data_center: str = setting("", "cassandra: the data centre that this process asks; empty is the first one found")
+    data_center: str = setting(
+        "", "cassandra: the data centre this process connects to; empty means the first one found"
+    )
     consistency: str = setting(
         "quorum",
-        "cassandra: copies of a point that must answer a question: `one`, `local_quorum`, `quorum`, `all`;"
-        " all else takes a majority",
+        "cassandra: copies that must answer when points are read: `one`, `local_quorum`, `quorum`, `all`;"
+        " everything else takes a majority",
     )
-    shards: int = setting(
-        16, "cassandra: parts over which the series of a meter are spread; fixed when the store is made"
-    )
+    shards: int = setting(16, "cassandra: parts a meter's series are spread over; fixed once the store is created")
     timeout_s: float = setting(10.0, "cassandra: longest wait for an answer")
-    user: str = setting("", "cassandra: user name, if it asks for one")
-    password: str = setting("", "cassandra: password; better given as TALLYMARK_STORE_PASSWORD")
+    user: str = setting("", "cassandra: user name, if required")
+    password: str = setting("", "cassandra: password; better set with TALLYMARK_STORE_PASSWORD")
 
 
 @dataclass
 class KeeperSettings:
     fold_interval_s: float = setting(2.0, "how often the journal is folded into points")
-    fold_rows: int = setting(5_000, "most points written in one transaction")
-    roll_delay_s: int = setting(120, "how long after its end an hour or day is rolled up")
-    lease_s: float = setting(10.0, "cluster: how long a keeper that is silent keeps the right to fold")
-    journal_keep_s: int = setting(30, "how long folded journal entries stay for followers")
+    fold_rows: int = setting(5_000, "most points written per transaction")
+    roll_delay_s: int = setting(120, "how long after an hour or day ends it is rolled up")
+    lease_s: float = setting(10.0, "cluster: how long a silent keeper keeps the right to fold")
+    journal_keep_s: int = setting(30, "how long folded journal entries are kept for followers")
 
 
 @dataclass
@@ -143,25 +148,25 @@ class QuerySettings:
     max_points: int = setting(100_000, "most points in one answer")
     max_k: int = setting(10_000, "largest k of a top-k question")
     cache_ttl_s: float = setting(
-        1.0, "how long an answer is kept for those who ask the same; 0 computes each anew, as `consistency=fresh` does"
+        1.0, "how long an answer is cached; 0 computes every answer anew, as `consistency=fresh` does"
     )
 
 
 @dataclass
 class AgentSettings:
-    urls: list[str] = setting([], "where to send; empty is TALLYMARK_URL, else http://127.0.0.1:8080")  # noqa: RUF009
-    server: str = setting("", "name of this machine in the metrics; empty is its host name")
+    urls: list[str] = setting([], "where to send; empty means TALLYMARK_URL, else http://127.0.0.1:8080")  # noqa: RUF009
+    server: str = setting("", "name of this machine in the metrics; empty means its host name")
     every_s: int = setting(1, "how often to measure, in whole seconds")
-    statsd: str = setting("127.0.0.1:8125", "UDP address to listen on for StatsD; `off` does not listen")
+    statsd: str = setting("127.0.0.1:8125", "UDP address to listen on for StatsD; `off` disables it")
     scrape: list[str] = setting(  # noqa: RUF009
         [], "Prometheus endpoints to scrape: `URL`, or `NAME=URL` to put `NAME.` before its metrics"
     )
     scrape_every_s: int = setting(10, "how often to scrape them")
-    processes: list[str] = setting([], "names of processes whose CPU and memory are measured")  # noqa: RUF009
-    disks: list[str] = setting(["/"], "folders of the disks whose room is measured")  # noqa: RUF009
-    max_metrics: int = setting(20_000, "most metrics of StatsD at once; lines with further names are refused")
-    gauge_keep_s: int = setting(300, "a gauge of StatsD that nobody set for so long is forgotten; 0 keeps it for ever")
-    max_spill_bytes: int = setting(256_000_000, "room on disk for what cannot be sent now")
+    processes: list[str] = setting([], "names of processes to measure CPU and memory of")  # noqa: RUF009
+    disks: list[str] = setting(["/"], "folders whose disks are measured")  # noqa: RUF009
+    max_metrics: int = setting(20_000, "most StatsD metrics at once; lines with more names are refused")
+    gauge_keep_s: int = setting(300, "a StatsD gauge that is not set for this long is forgotten; 0 keeps it forever")
+    max_spill_bytes: int = setting(256_000_000, "disk space for what cannot be sent yet")
 
 
 @dataclass
@@ -169,7 +174,7 @@ class Settings:
     """All sections. `data` is where one machine keeps everything."""
 
     data: str = setting("tallymark-data", "folder of the log, the store, the claims and the log files")
-    instance: str = setting("", "name of this process, where several of one role share a data folder")
+    instance: str = setting("", "name of this process, if several of one role share a data folder")
     events: EventsSettings = field(default_factory=EventsSettings)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
     log: LogSettings = field(default_factory=LogSettings)
@@ -281,7 +286,7 @@ def _from_file(profile: Path | None) -> Iterator[tuple[str, Any, str]]:
             raise SettingsError(f"profile {profile} does not exist") from None
         return
     except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {error}") from error
     for name, value in table.items():
@@ -419,8 +424,7 @@ def _check(settings: Settings) -> None:
         )
     if settings.log.min_in_sync > settings.log.replication:
         raise SettingsError(
-            f"log.min_in_sync = {settings.log.min_in_sync} copies cannot be had of log.replication ="
-            f" {settings.log.replication}"
+            f"log.min_in_sync = {settings.log.min_in_sync} exceeds log.replication = {settings.log.replication}"
         )
     by = settings.log.partition_by
     if by != "id" and not (by.startswith("key:") and by != "key:"):

@@ -50,50 +50,51 @@ LOG_APPENDED_RECORDS = counter("tallymark_log_appended_records_total", "frames m
 LOG_APPENDED_BYTES = counter(
     "tallymark_log_appended_bytes_total", "bytes of frames made durable in the log", ("stream",)
 )
-LOG_REFUSED_RECORDS = counter("tallymark_log_refused_records_total", "frames the log could not take", ("stream",))
-LOG_SYNC_SECONDS = histogram("tallymark_log_sync_seconds", "how long one sync of one partition took", ("stream",))
+LOG_REFUSED_RECORDS = counter("tallymark_log_refused_records_total", "frames the log could not accept", ("stream",))
+LOG_SYNC_SECONDS = histogram("tallymark_log_sync_seconds", "duration of one sync of one partition", ("stream",))
 
 COLLECTOR_RECEIVED = counter(
-    "tallymark_collector_events_received_total", "events told apart in bodies: accepted + refused"
+    "tallymark_collector_events_received_total", "events found in request bodies: accepted + refused"
 )
 COLLECTOR_ACCEPTED = counter("tallymark_collector_events_accepted_total", "events made durable and acknowledged")
 COLLECTOR_REFUSED = counter("tallymark_collector_events_refused_total", "events refused, by reason", ("code",))
 COLLECTOR_DEAD = counter(
-    "tallymark_collector_dead_letters_total", "refused events kept in, or lost to, the dead letters", ("kept",)
+    "tallymark_collector_dead_letters_total", "refused events that the dead letters kept or lost", ("kept",)
 )
 COLLECTOR_REQUESTS = counter("tallymark_collector_requests_total", "answers to POST /v1/events, by status", ("status",))
 COLLECTOR_COMMITS = counter("tallymark_collector_commits_total", "group commits written to the log")
 COLLECTOR_COMMIT_SECONDS = histogram(
-    "tallymark_collector_commit_seconds", "columns, frames and log append of one commit"
+    "tallymark_collector_commit_seconds", "duration of one commit: columns, frames and log append"
 )
-COLLECTOR_PENDING_BYTES = gauge("tallymark_collector_pending_bytes", "bytes of requests that are not answered yet")
+COLLECTOR_PENDING_BYTES = gauge("tallymark_collector_pending_bytes", "bytes of requests not answered yet")
 COLLECTOR_EVENT_NAMES = gauge(
-    "tallymark_collector_event_names", "different event names in use, as far as this collector has seen"
+    "tallymark_collector_event_names", "distinct event names in use, as seen by this collector"
 )
 COLLECTOR_FORWARDED = counter(
-    "tallymark_collector_forwarded_total", "requests handed on to the query service", ("outcome",)
+    "tallymark_collector_forwarded_total", "requests forwarded to the query service", ("outcome",)
 )
 
 COLLECTOR_BAD_CLIENT_HEADERS = counter(
     "tallymark_collector_bad_client_headers_total",
-    "headers Tallymark-Client that could not be read; their events were taken",
+    "Tallymark-Client headers that could not be read; their events were accepted",
 )
-CLIENTS = gauge("tallymark_clients", "clients that told this collector of themselves within the last hour")
+CLIENTS = gauge("tallymark_clients", "clients that reported to this collector within the last hour")
 CLIENT_EVENTS = gauge(
     "tallymark_client_events",
-    "events of these clients, by what they say became of them since their start",
+    "events of these clients since their start, by reported outcome",
     ("outcome",),
 )
 
-KEEPER_FOLDED_DELTAS = counter("tallymark_keeper_folded_deltas_total", "deltas of the journal folded into points")
+KEEPER_FOLDED_DELTAS = counter("tallymark_keeper_folded_deltas_total", "journal deltas folded into points")
 KEEPER_FOLDED_POINTS = counter("tallymark_keeper_folded_points_total", "points written by folding")
 KEEPER_ROLLED_SLICES = counter("tallymark_keeper_rolled_slices_total", "slices of closed hours and days rolled up")
-KEEPER_DUTY_SECONDS = histogram("tallymark_keeper_duty_seconds", "how long one run of a duty took", ("duty",))
-KEEPER_DUTY_FAILURES = counter("tallymark_keeper_duty_failures_total", "runs of a duty that failed", ("duty",))
+KEEPER_DUTY_SECONDS = histogram("tallymark_keeper_duty_seconds", "duration of one run of a duty", ("duty",))
+KEEPER_DUTY_FAILURES = counter("tallymark_keeper_duty_failures_total", "failed runs of a duty", ("duty",))
 KEEPER_JOURNAL_WAITING = gauge("tallymark_keeper_journal_waiting_batches", "applied batches not folded yet")
-KEEPER_LETTERS = counter("tallymark_keeper_letters_total", "refused events taken from the log into the dead letters")
+KEEPER_LETTERS = counter("tallymark_keeper_letters_total", "refused events moved from the log to the dead letters")
 KEEPER_LETTERS_LOST = counter(
-    "tallymark_keeper_letter_records_lost_total", "records of dead letters dropped before they could be taken in"
+    "tallymark_keeper_letter_records_lost_total",
+    "records of dead letters deleted from the log before the keeper read them",
 )
 KEEPER_FREED_BYTES = counter("tallymark_keeper_freed_bytes_total", "bytes of log segments deleted", ("stream",))
 
@@ -101,7 +102,7 @@ QUERY_SECONDS = histogram("tallymark_query_seconds", "time from request to answe
 QUERY_ANSWERS = counter("tallymark_query_answers_total", "answers, by route and status", ("route", "status"))
 QUERY_CACHE = counter(
     "tallymark_query_cache_total",
-    "questions: answered from the cache or with an equal one (`hit`), computed (`miss`), or asked past it (`fresh`)",
+    "questions: answered from the cache or with an equal one (`hit`), computed (`miss`), or bypassing it (`fresh`)",
     ("outcome",),
 )
-QUERY_LISTENERS = gauge("tallymark_query_listeners", "open streams of `live`")
+QUERY_LISTENERS = gauge("tallymark_query_listeners", "open `live` streams")
