@@ -18,18 +18,18 @@ COMMANDS = {
     "up": ("up", "run everything on this machine"),
     "status": ("status", "is anything late or lost?"),
     "send": ("send", "send events"),
-    "total": ("total", "one number of a meter"),
+    "total": ("total", "a meter as one number"),
     "series": ("series", "a meter over time"),
     "top": ("top", "the largest series of a meter"),
     "meters": ("meters", "what is counted: list, show, add, check, plan, apply, resume, delete"),
-    "dlq": ("dlq", "dead letters, what could not be counted and why: list, show"),
+    "dlq": ("dlq", "dead letters, the events that were not counted and why: list, show"),
     "agent": ("agent", "send this machine's figures and its applications' metrics every second"),
-    "load": ("load", "reproducible load, and a check of the counts to the unit"),
-    "size": ("size", "how many partitions, brokers and tasks a load needs"),
-    "doctor": ("doctor", "check this machine, and say how to fix what is missing"),
+    "load": ("load", "send reproducible load, then check the counts to the unit"),
+    "size": ("size", "work out how many partitions, brokers and tasks a load needs"),
+    "doctor": ("doctor", "check this machine and say how to fix what is missing"),
     "settings": ("settings", "every setting with its value, origin and meaning"),
     "version": ("version", "the version of Tallymark and of what it runs on"),
-    "collector": ("roles", "run the role that takes events in"),
+    "collector": ("roles", "run the role that accepts events"),
     "pipeline": ("roles", "run the role that counts them (Spark)"),
     "keeper": ("roles", "run the role that folds and rolls up"),
     "query": ("roles", "run the role that answers questions"),
@@ -86,7 +86,7 @@ def _help() -> str:
         "Start with `tallymark up`; then, in another terminal:\n\n"
         "  tallymark send view video=A --wait\n"
         "  tallymark total events event=view\n\n"
-        "`tallymark COMMAND --help` says more. Commands that talk to a running Tallymark use --url or\n"
+        "See `tallymark COMMAND --help` for more. Commands that talk to a running Tallymark use --url or\n"
         "TALLYMARK_URL (http://127.0.0.1:8080 if unset) and TALLYMARK_KEY.\n"
     )
 

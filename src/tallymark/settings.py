@@ -24,12 +24,12 @@ def setting(default: Any, meaning: str) -> Any:
 
 @dataclass
 class EventsSettings:
-    accept_past_s: int = setting(7 * 86_400, "older events, by when they are received, are refused (`too_old`)")
+    accept_past_s: int = setting(7 * 86_400, "events older than this when received are refused (`too_old`)")
     accept_future_s: int = setting(
         300, "events further ahead than this, after clock correction, are refused (`too_new`)"
     )
     clock_tolerance_s: float = setting(
-        5.0, "smaller differences of `sent_at` count as network delay and are not corrected"
+        5.0, "differences of `sent_at` up to this count as network delay and are not corrected"
     )
 
 
@@ -164,7 +164,7 @@ class AgentSettings:
     scrape_every_s: int = setting(10, "how often to scrape them")
     processes: list[str] = setting([], "names of processes to measure CPU and memory of")  # noqa: RUF009
     disks: list[str] = setting(["/"], "folders whose disks are measured")  # noqa: RUF009
-    max_metrics: int = setting(20_000, "most StatsD metrics at once; lines with more names are refused")
+    max_metrics: int = setting(20_000, "most StatsD metrics at once; lines with further names are refused")
     gauge_keep_s: int = setting(300, "a StatsD gauge that is not set for this long is forgotten; 0 keeps it forever")
     max_spill_bytes: int = setting(256_000_000, "disk space for what cannot be sent yet")
 

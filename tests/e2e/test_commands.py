@@ -63,7 +63,7 @@ def test_what_was_refused_is_listed_and_shown(tallymark):
 def test_meters_from_a_file_then_series_and_top(tallymark):
     file = tallymark.folder / "meters.yaml"
     file.write_text(METERS)
-    assert "2 meters, all well defined" in tallymark.command("meters", "check", str(file)).stdout
+    assert "2 meters, all valid" in tallymark.command("meters", "check", str(file)).stdout
     assert "+ views: would count from now on" in tallymark.command("meters", "plan", str(file)).stdout
     assert "+ views: counts from now on" in tallymark.command("meters", "apply", str(file)).stdout
     assert "nothing to change" in tallymark.command("meters", "apply", str(file)).stdout

@@ -137,7 +137,7 @@ def test_a_wrong_variable_is_named():
 def test_a_profile_that_cannot_be_read(tmp_path):
     with pytest.raises(SettingsError, match=r"profile none\.toml does not exist"):
         load(Path("none.toml"))
-    with pytest.raises(SettingsError, match="cannot be read: Is a directory"):
+    with pytest.raises(SettingsError, match=r"cannot read .*: Is a directory"):
         load(tmp_path)
     (tmp_path / "latin.toml").write_bytes(b"data = '\xe9'")
     with pytest.raises(SettingsError, match=r"latin\.toml: .*utf-8"):

@@ -24,20 +24,23 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_url(parser)
     parser.add_argument("--server", metavar="NAME", help="name of this machine in the metrics (its host name)")
     parser.add_argument(
-        "--statsd", metavar="HOST:PORT", help="where to listen for StatsD over UDP (127.0.0.1:8125); `off` does not"
+        "--statsd", metavar="HOST:PORT", help="where to listen for StatsD over UDP (127.0.0.1:8125); `off` disables it"
     )
     parser.add_argument(
         "--scrape",
         metavar="URL",
         action="append",
-        help="a Prometheus endpoint to scrape, may be repeated; NAME=URL puts `NAME.` before its metrics",
+        help="a Prometheus endpoint to scrape; repeatable; NAME=URL puts `NAME.` before its metrics",
     )
     parser.add_argument(
-        "--process", metavar="NAME", action="append", help="also CPU and memory of processes of this name; repeatable"
+        "--process",
+        metavar="NAME",
+        action="append",
+        help="also measure CPU and memory of processes with this name; repeatable",
     )
     parser.add_argument("--every", metavar="1s", help="how often to measure, in whole seconds or minutes (1s)")
     parser.add_argument(
-        "--once", action="store_true", help="print one snapshot and end; nothing is sent (StatsD only with --statsd)"
+        "--once", action="store_true", help="print one snapshot and exit; nothing is sent (StatsD only with --statsd)"
     )
     add_settings(parser)
 
@@ -96,7 +99,7 @@ def _require_labels(option: str, given: list[str], longest: str) -> None:
     room = MAX_KEY_CHARS - len(longest.format(""))
     for label in given:
         if not is_text(label) or "\0" in label:
-            raise WrongUsage(f"{option} {label[:40]!a} is not UTF-8 or contains U+0000, so no metric can have its name")
+            raise WrongUsage(f"{option} {label[:40]!a} is not UTF-8 or contains U+0000, so it cannot name a metric")
         if len(label) > room:
             raise WrongUsage(
                 f"{option} {label[:40]!r} has {len(label):,} characters; up to {room} fit into a metric's name"
@@ -106,7 +109,7 @@ def _require_labels(option: str, given: list[str], longest: str) -> None:
 def _seconds(text: str) -> int:
     match = _EVERY.fullmatch(text)
     if match is None:
-        raise WrongUsage(f"--every {text!r} is not a number of whole seconds or minutes; write it like 1s, 10s or 1m")
+        raise WrongUsage(f"--every {text!r} is not a whole number of seconds or minutes; write 1s, 10s or 1m")
     seconds = int(match[1]) * (60 if match[2] == "m" else 1)
     if seconds > 3600:
         raise WrongUsage(f"--every {text!r} is over an hour; at most 60m")
@@ -157,8 +160,8 @@ COMMANDS = {
     "agent": Command(
         "agent",
         "Send this machine's CPU, memory, load, disk, network and process figures every second, and with them what\n"
-        "applications say by StatsD and what Prometheus endpoints show. What cannot be sent now waits on disk.\n"
-        "The measuring process is started again when it dies or hangs. Ctrl-C sends the rest and ends.",
+        "applications send by StatsD and what Prometheus endpoints expose. What cannot be sent yet waits on disk.\n"
+        "The measuring process is restarted if it dies or hangs. Ctrl-C sends the rest and exits.",
         "tallymark agent --once\n"
         "tallymark agent --server web-1 --url http://127.0.0.1:8080\n"
         "tallymark agent --scrape http://127.0.0.1:9100/metrics --scrape orders=http://127.0.0.1:8000/metrics",

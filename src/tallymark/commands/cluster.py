@@ -34,14 +34,14 @@ def _kafka(settings: Settings) -> Finding:
     try:
         reader = log.open_reader(settings, "events")
     except LogLost:
-        return Finding("kafka", "ok", f"answers; the topic {topic} is made by the first collector")
+        return Finding("kafka", "ok", f"answers; the first collector creates the topic {topic}")
     except (LogError, SettingsError, KafkaException) as error:
-        return Finding("kafka", "broken", str(error), "see log.brokers and log.kafka_options")
+        return Finding("kafka", "broken", str(error), "check log.brokers and log.kafka_options")
     try:
         partitions = reader.partitions
         records = sum(standing.synced - standing.first for standing in reader.positions().values())
     except (LogError, KafkaException) as error:
-        return Finding("kafka", "broken", str(error), "see whether every partition of the topic has a leader")
+        return Finding("kafka", "broken", str(error), "check that every partition of the topic has a leader")
     finally:
         reader.close()
     return Finding("kafka", "ok", f"topic {topic}, {partitions} partitions, {records:,} records")
@@ -63,11 +63,11 @@ def _cassandra(settings: Settings) -> Finding:
         known = [name for (name,) in session.execute("SELECT keyspace_name FROM system_schema.keyspaces")]
         release = session.execute("SELECT release_version FROM system.local").one()[0]
     except (NoHostAvailable, DriverException) as error:
-        fix = "see store.user, store.password and whether its nodes are up (`nodetool status`)"
+        fix = "check store.user, store.password and that the nodes are up (`nodetool status`)"
         return Finding("cassandra", "broken", str(error)[:300], fix)
     finally:
         cluster.shutdown()
-    there = "is there" if ours.keyspace in known else "is made by the first role that starts"
+    there = "is there" if ours.keyspace in known else "is created by the first role that starts"
     if ours.keyspace not in known and not ours.replication:
         fix = 'set store.replication, for example ["dc1=3"], before the first start'
         return Finding("cassandra", "warning", f"{release}; the keyspace {ours.keyspace} would have one copy", fix)
@@ -78,7 +78,7 @@ def _spark(master: str) -> Finding:
     """Masters of a standalone cluster, or the server of Kubernetes; YARN says where it is in its own files."""
     found = re.match(r"(?:spark://|k8s://(?:https?://)?)([^/]+)$", master)
     if found is None:
-        return Finding("spark", "ok", f"{master}: not looked at from here")
+        return Finding("spark", "ok", f"{master}: not checked from here")
     away = _none_answers(found[1].split(","))
     if away:
         return Finding("spark", "broken", away, "start the master, or correct pipeline.master")
@@ -96,4 +96,4 @@ def _none_answers(places: Sequence[str]) -> str:
             said.append(f"{place}: {error}")
         else:
             return ""
-    return f"nobody answers at {'; '.join(said)}"
+    return f"no answer from {'; '.join(said)}"

@@ -110,6 +110,6 @@ def pairs(words: list[str], *, example: str) -> list[tuple[str, str]]:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key:
-            raise WrongUsage(f"{word!r} is not of the form key=value; write it like {example}")
+            raise WrongUsage(f"{word!r} is not key=value; write it like {example}")
         found.append((key, value))
     return found

@@ -76,7 +76,7 @@ class Delivery:
                 raise unreachable(error) from error
             return None
         if answer.worth_a_retry and time.monotonic() > deadline:
-            raise CommandFailed(f"not taken within {self._timeout_s:g} s: {refusal(answer)}; try again later")
+            raise CommandFailed(f"not accepted within {self._timeout_s:g} s: {refusal(answer)}; try again later")
         return answer
 
     def _settle(self, answer: Answer, batch: Batch, outcome: Outcome) -> Batch:

@@ -13,15 +13,15 @@ from tallymark.commands.service import add_url, ask, connect
 DETAIL_CHARS = 100
 LAYOUT = "\n\t"
 """controls of a letter's text that are shown as they are"""
-LOOKED_AT = "\n(with Cassandra: none among the newest 10,000 letters or 64 MB; older ones are not looked through)"
+LOOKED_AT = "\n(with Cassandra: none among the newest 10,000 letters or 64 MB; older ones are not searched)"
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--reason", action="append", metavar="R", help="only letters of this reason; repeat for `or`")
+    parser.add_argument("--reason", action="append", metavar="R", help="only letters with this reason; repeat for `or`")
     parser.add_argument(
-        "--hop", choices=("collector", "pipeline"), help="refused at the door, or accepted and not counted"
+        "--hop", choices=("collector", "pipeline"), help="refused on arrival, or accepted but not counted"
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="how many (100; at most 1,000), the newest first")
+    parser.add_argument("--limit", type=int, metavar="N", help="how many (100; at most 1,000), newest first")
     add_url(parser)
 
 
@@ -43,7 +43,7 @@ def _list(arguments: argparse.Namespace) -> int:
     )
     print()
     if not letters:
-        print("none of them are kept: the oldest go when log.dead_bytes is reached" + (LOOKED_AT if filtered else ""))
+        print("none of them are kept: the oldest are deleted beyond log.dead_bytes" + (LOOKED_AT if filtered else ""))
         return 0
     print_table(
         ["id", "time", "hop", "reason", "events", "detail"],
@@ -112,18 +112,18 @@ def _short(text: str) -> str:
 COMMANDS = {
     "dlq": Group(
         "dlq",
-        "Dead letters: what was refused, or accepted and could not be counted.",
+        "Dead letters: events that were refused, or accepted but could not be counted.",
         {
             "list": Command(
                 "dlq list",
-                "How many events of each reason, and the letters that are kept, newest first.",
+                "How many events for each reason, and the letters that are kept, newest first.",
                 "tallymark dlq list --hop collector --reason bad_time --reason too_old",
                 _list_arguments,
                 _list,
             ),
             "show": Command(
                 "dlq show",
-                "One dead letter: its reason, and its events, one a line, as far as they are kept.",
+                "One dead letter: its reason and its events, one per line, as far as they are kept.",
                 "tallymark dlq show 17",
                 _show_arguments,
                 _show,

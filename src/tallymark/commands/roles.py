@@ -18,8 +18,8 @@ def _arguments(parser: argparse.ArgumentParser, *, role: str) -> None:
         parser.add_argument(
             "--skip-lost",
             action="store_true",
-            help="go on at the first record that is still there, after retention has deleted records that were not"
-            " counted; what is lost is recorded as a dead letter",
+            help="if retention deleted records before they were counted, continue with the first one left; what is"
+            " lost is recorded as a dead letter",
         )
 
 
@@ -37,7 +37,7 @@ def _run(arguments: argparse.Namespace, *, role: str) -> int:
         raise CommandFailed(str(error)) from error
     except (OSError, sqlite3.Error) as error:
         raise CommandFailed(
-            f"cannot work in the data folder {settings.folder}: {error}; mend that, or choose another with --data"
+            f"cannot work in the data folder {settings.folder}: {error}; fix that, or choose another with --data"
         ) from error
 
 
@@ -48,7 +48,7 @@ def _command(role: str, summary: str) -> Command:
 
 
 COMMANDS = {
-    "collector": _command("collector", "Take events in over HTTP and make them durable in the log."),
+    "collector": _command("collector", "Accept events over HTTP and make them durable in the log."),
     "pipeline": _command("pipeline", "Count what is in the log, on Spark."),
     "keeper": _command("keeper", "Fold the counts into points and roll them up to hours and days."),
     "query": _command("query", "Answer questions about the counts over HTTP."),

@@ -45,11 +45,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="properties; 3 and true are sent as such, the rest as text",
     )
     parser.add_argument("--value", type=float, metavar="N", help="the event's number")
-    parser.add_argument("--id", help="sent again with the same id it counts once (made up if not given)")
+    parser.add_argument("--id", help="an event sent again with the same id counts once (generated if not given)")
     parser.add_argument("--time", metavar="T", help="when it happened: RFC 3339 or epoch milliseconds (now)")
-    parser.add_argument("--file", metavar="F.ndjson", help="send a file of events, one JSON object a line; - is stdin")
-    parser.add_argument("--wait", action="store_true", help="until the events are in the counts")
-    parser.add_argument("--timeout", type=float, default=30.0, metavar="S", help="how long to retry and to wait (30)")
+    parser.add_argument(
+        "--file", metavar="F.ndjson", help="send a file of events, one JSON object per line; - is stdin"
+    )
+    parser.add_argument("--wait", action="store_true", help="wait until the events are in the counts")
+    parser.add_argument("--timeout", type=float, default=30.0, metavar="S", help="how long to retry and wait (30)")
     add_url(parser)
 
 
@@ -58,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise WrongUsage("name an event, or a file with --file; for example: tallymark send view video=A")
     single = (arguments.value, arguments.id, arguments.time)
     if arguments.file is not None and any(given is not None for given in single):
-        raise WrongUsage("--value, --id and --time belong to a single event; in a file each line has its own")
+        raise WrongUsage("--value, --id and --time are for a single event; in a file each line has its own")
     delivery = Delivery(connect(arguments), wait=arguments.wait, timeout_s=arguments.timeout)
     tally = _Tally()
     batches = _batches(_lines(arguments.file), tally) if arguments.file is not None else [_one(arguments)]
@@ -148,7 +150,7 @@ def _report(arguments: argparse.Namespace, tally: _Tally) -> int:
             print(f"and {tally.rejected - len(tally.errors):,} more", file=sys.stderr)
     if arguments.wait and tally.accepted and not tally.applied:
         raise CommandFailed(
-            f"accepted, but not in the counts after {arguments.timeout:g} s; `tallymark status` says what is late"
+            f"accepted, but not in the counts after {arguments.timeout:g} s; `tallymark status` shows what is late"
         )
     return 1 if tally.rejected else 0
 

@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
 COMMANDS = {
     "series": Command(
         "series",
-        "A meter over time: the last hour by minutes unless told otherwise.",
+        "A meter over time; by default the last hour by minute.",
         "tallymark series views video=A --from -1d --step 1h --by country",
         _arguments,
         _run,

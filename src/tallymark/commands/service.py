@@ -40,7 +40,9 @@ def ask(
     if answer.status == 204:
         return {}
     if not isinstance(content, dict):
-        raise CommandFailed(f"{method} {transport.url}{path} was not answered like a Tallymark would; check --url")
+        raise CommandFailed(
+            f"unexpected answer to {method} {transport.url}{path}; is this really Tallymark? Check --url"
+        )
     return content
 
 
@@ -56,7 +58,7 @@ def refusal(answer: Answer) -> str:
         said = str(content["detail"]).partition("\n")[0]
     else:
         said = answer.body[:200].decode(errors="replace").replace("\n", " ").strip()
-    way_out = {401: "; set TALLYMARK_KEY", 403: "; the key in TALLYMARK_KEY may not do this"}.get(answer.status, "")
+    way_out = {401: "; set TALLYMARK_KEY", 403: "; the key in TALLYMARK_KEY does not allow this"}.get(answer.status, "")
     return f"{said or 'refused'} (HTTP {answer.status}){way_out}"
 
 

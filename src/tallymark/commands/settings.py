@@ -66,7 +66,7 @@ def _toml(value: object) -> str:
 COMMANDS = {
     "settings": Command(
         "settings",
-        "Every setting with its value, where that came from, and its meaning. A file tallymark.toml (or --profile),\n"
+        "Every setting with its value, its origin and its meaning. A file tallymark.toml (or --profile),\n"
         "then variables (collector.port is TALLYMARK_COLLECTOR_PORT), then flags.",
         "tallymark settings --set log.partitions=4",
         _arguments,

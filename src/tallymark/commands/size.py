@@ -80,11 +80,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--bytes",
         type=_positive,
         metavar="B",
-        help="size of a value (16), or of an event (187), instead of frames as measured",
+        help="size of a value (16) or an event (187), instead of measured frames",
     )
     parser.add_argument("--broker-mb", type=_positive, default=100.0, metavar="MB", help="MB/s a broker takes (100)")
     parser.add_argument("--replicas", type=_whole, default=3, metavar="R", help="copies of each partition (3)")
-    parser.add_argument("--partitions", type=_whole, metavar="P", help="what so many would carry, instead of reckoning")
+    parser.add_argument(
+        "--partitions", type=_whole, metavar="P", help="what this many would carry, instead of working it out"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -119,7 +121,7 @@ def _demand(arguments: argparse.Namespace) -> tuple[Kind, float]:
     """What is counted, and how many a second."""
     snapshots = arguments.servers is not None or arguments.metrics is not None
     if snapshots == (arguments.events_per_second is not None):
-        raise WrongUsage("say --servers N --metrics M for snapshots of numbers, or --events-per-second N for events")
+        raise WrongUsage("give --servers N --metrics M for snapshots of numbers, or --events-per-second N for events")
     if not snapshots:
         if arguments.every is not None:
             raise WrongUsage("--every is for snapshots (--servers, --metrics); leave it out with --events-per-second")
@@ -158,7 +160,7 @@ def _spoken(found: Tasks, carried: Brokers, kind: Kind) -> str:
 def _whole(text: str) -> int:
     number = _number(text)
     if not number.is_integer() or number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return int(number)
 
 
@@ -167,7 +169,7 @@ def _positive(text: str) -> float:
     if not number > 0:
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     if number < LEAST:
-        raise argparse.ArgumentTypeError(f"{text} is less than {LEAST:g}, the least that is reckoned with")
+        raise argparse.ArgumentTypeError(f"{text} is less than {LEAST:g}, the minimum")
     return number
 
 
@@ -176,10 +178,10 @@ def _number(text: str) -> float:
     try:
         number = float(plain)
     except ValueError:
-        way_out = ": commas part thousands, as in 1,000,000" if "," in text else ""
+        way_out = ": commas separate thousands, as in 1,000,000" if "," in text else ""
         raise argparse.ArgumentTypeError(f"{text!r} is not a number{way_out}") from None
     if number > MOST:
-        raise argparse.ArgumentTypeError(f"{text} is more than {MOST:g}, the most that is reckoned with")
+        raise argparse.ArgumentTypeError(f"{text} is more than {MOST:g}, the maximum")
     return number
 
 
@@ -187,7 +189,7 @@ COMMANDS = {
     "size": Command(
         "size",
         "How many partitions, brokers and tasks a load needs: bytes a second over what a broker takes, times the\n"
-        "copies; and tasks by our own measured rate. Asks nobody: it only reckons.",
+        "copies; and tasks by our own measured rate. It only calculates and contacts no server.",
         "tallymark size --servers 10000 --metrics 2000\ntallymark size --events-per-second 100000 --bytes 200",
         _arguments,
         _run,

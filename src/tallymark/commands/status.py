@@ -69,7 +69,7 @@ def _style(line: str) -> str:
 def _lacking(meters: list[dict[str, Any]]) -> list[str]:
     """What meters that count again missed before: nobody can mend it now, so it is no problem, but it is lost."""
     return [
-        f"  meter {each['name']} counts again, and lacks {each['missed']:,} events from while it was broken"
+        f"  meter {each['name']} counts again, but lacks {each['missed']:,} events from when it was broken"
         for each in meters
         if each.get("missed") and not each.get("broken")
     ]
@@ -112,7 +112,7 @@ def _positions(status: dict[str, Any]) -> list[str]:
     lines = ["", "partition " + "".join(f"{name:>14}" for name in POSITIONS)]
     lines += [f"{each['partition']:>9} " + "".join(f"{each[name]:>14,}" for name in POSITIONS) for each in shown]
     more = len(found) - len(shown)
-    return [*lines, *([f"and {more:,} that are not further behind: see --output json"] if more else [])]
+    return [*lines, *([f"and {more:,} more, none further behind: see --output json"] if more else [])]
 
 
 def _roles(status: dict[str, Any]) -> list[str]:

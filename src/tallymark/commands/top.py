@@ -40,7 +40,7 @@ def _run(arguments: argparse.Namespace) -> int:
 COMMANDS = {
     "top": Command(
         "top",
-        "The largest series of a meter, of the last hour unless told otherwise.",
+        "The largest series of a meter; by default over the last hour.",
         "tallymark top views --by video -k 10 --from -1d",
         _arguments,
         _run,

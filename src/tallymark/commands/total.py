@@ -35,7 +35,7 @@ def _run(arguments: argparse.Namespace) -> int:
 COMMANDS = {
     "total": Command(
         "total",
-        "One number of a meter: over all time, or from --from to --to.",
+        "A meter as one number: over all time, or from --from to --to.",
         "tallymark total events event=view\ntallymark total views video=A video=B --from -1h",
         add_question,
         _run,

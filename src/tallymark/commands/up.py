@@ -45,13 +45,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ROLE,…",
         type=_roles,
         default=ROLES,
-        help="only these of collector, query, keeper and pipeline: for a machine of a cluster",
+        help="run only these of collector, query, keeper and pipeline, on a machine of a cluster",
     )
     parser.add_argument(
-        "--meters", metavar="FILE", type=Path, help="apply this YAML file of meters once all is running"
+        "--meters", metavar="FILE", type=Path, help="apply this YAML file of meters once everything runs"
     )
     parser.add_argument(
-        "--demo", action="store_true", help="with gentle traffic: people watching videos, 50 events a second"
+        "--demo", action="store_true", help="with light traffic: people watching videos, 50 events a second"
     )
 
 
@@ -62,7 +62,7 @@ def _roles(text: str) -> tuple[str, ...]:
         if word not in ROLES:
             raise WrongUsage(f"--roles: no role {word!r}{suggest(word, ROLES, what='there are')}")
     if not asked:
-        raise WrongUsage(f"--roles names none; there are {', '.join(ROLES)}")
+        raise WrongUsage(f"--roles is empty; there are {', '.join(ROLES)}")
     return tuple(role for role in ROLES if role in asked)
 
 
@@ -228,7 +228,7 @@ def require_port(host: str, port: int) -> None:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise CommandFailed(
-                f"port {port} on {host} is in use by another program; stop that, or choose another with --port"
+                f"port {port} on {host} is in use by another program; stop it, or choose another port with --port"
             ) from error
         raise CommandFailed(
             f"cannot serve on {host}:{port}: {error.strerror}; choose another with --host and --port"
@@ -247,8 +247,8 @@ def _make_folder(folder: Path) -> None:
 def _require_loopback(host: str) -> None:
     if not is_loopback(host):
         raise WrongUsage(
-            f"--host {host} would be open to others, and there are no API keys yet; "
-            "use 127.0.0.1, behind a proxy with its own access control"
+            f"--host {host} would be open to others and there are no API keys yet; "
+            "use 127.0.0.1 behind a proxy with its own access control"
         )
 
 
@@ -278,7 +278,7 @@ COMMANDS = {
     "up": Command(
         "up",
         "Run everything on this machine in the foreground: collector, pipeline (Spark), keeper and query service.\n"
-        "What dies is started again. Ctrl-C stops it cleanly and loses nothing. With --roles only some run here.",
+        "A process that dies is restarted. Ctrl-C stops cleanly and loses nothing. With --roles only some run here.",
         "tallymark up --demo\ntallymark up --data /var/lib/tallymark --port 9000 --meters meters.yaml\n"
         "tallymark up --roles collector,query --profile cluster.toml",
         _arguments,

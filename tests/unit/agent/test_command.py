@@ -30,8 +30,8 @@ def taken():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--every", "0"], "--every '0' is not a number of whole seconds"),
-        (["--every", "1.5s"], "write it like 1s, 10s or 1m"),
+        (["--every", "0"], "--every '0' is not a whole number of seconds"),
+        (["--every", "1.5s"], "write 1s, 10s or 1m"),
         (["--every", "61m"], "at most 60m"),
         (["--statsd", "8125"], "'8125' is not of the form HOST:PORT"),
         (["--scrape", "localhost:9100"], "'localhost:9100' is no address to scrape"),

@@ -57,7 +57,7 @@ def test_every_command_has_help_with_an_example(words, capsys):
         (["meters", "lst"], "did you mean `tallymark meters list`?"),
         (["send", "view", "--vlaue", "3"], "did you mean --value?"),
         (["total"], "METER"),
-        (["total", "events", "event"], "'event' is not of the form key=value"),
+        (["total", "events", "event"], "'event' is not key=value"),
         (["total", "events", "--output", "xml"], "choose from 'table', 'json'"),
         (["top", "views", "-k", "many"], "invalid int value: 'many'"),
         (["send"], "tallymark send view video=A"),

@@ -43,7 +43,7 @@ def test_letters_that_are_gone_are_still_counted(fake_service, capsys):
     fake_service.answers["/v1/dlq"] = 200, {"counts": COUNTS, "letters": []}
     assert main(["dlq", "list"]) == 0
     told = capsys.readouterr().out
-    assert told.endswith("none of them are kept: the oldest go when log.dead_bytes is reached\n")
+    assert told.endswith("none of them are kept: the oldest are deleted beyond log.dead_bytes\n")
     assert main(["dlq", "list", "--reason", "bad_time"]) == 0
     told = capsys.readouterr().out
     assert "with Cassandra: none among the newest 10,000 letters" in told

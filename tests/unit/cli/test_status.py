@@ -49,7 +49,7 @@ def test_of_many_partitions_those_furthest_behind_are_shown(fake_service, capsys
     assert main(["status"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if "1,010" in line] == ["0", "1", "17", "40"]
-    assert "and 60 that are not further behind: see --output json" in lines
+    assert "and 60 more, none further behind: see --output json" in lines
 
 
 @pytest.mark.parametrize(("dropping", "code"), [({"clients": 1, "dropped": 1200}, 1), ({"clients": 0}, 0), (None, 0)])
@@ -69,7 +69,7 @@ def test_what_a_resumed_meter_missed_is_told_and_does_not_fail(fake_service, cap
     assert main(["status"]) == 0
     assert capsys.readouterr().out.splitlines()[:3] == [
         "all is well: nothing is late",
-        "  meter views counts again, and lacks 1,234 events from while it was broken",
+        "  meter views counts again, but lacks 1,234 events from when it was broken",
         "",
     ]
 

@@ -72,7 +72,7 @@ def test_ready_is_when_every_chosen_role_is_whatever_the_status_says():
     [
         ("colector", "no role 'colector'; did you mean collector?"),
         ("driver", "there are collector, query, keeper, pipeline"),
-        (",", "--roles names none"),
+        (",", "--roles is empty"),
     ],
 )
 def test_a_role_that_is_none_is_refused(capsys, roles, told):
