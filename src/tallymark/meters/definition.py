@@ -99,10 +99,10 @@ class _Definition:
             return ""
         if not isinstance(given, str) or not _NAME.fullmatch(given):
             rule = "a lower-case letter, then up to 63 of a-z, 0-9 and _"
-            self._add("bad_name", f"{shown(given)} is no name for a meter: {rule}", "name")
+            self._add("bad_name", f"{shown(given)} is not a meter name: {rule}", "name")
             return ""
         if self._address is not None and given != self._address:
-            self._add("conflict", f"the definition is named {given!r}, the address {self._address!r}", "name")
+            self._add("conflict", f"the definition says {given!r}, but the address says {self._address!r}", "name")
         if given == EVENTS.name:
             self._add(
                 "built_in", f"the meter {given!r} is built in and cannot be redefined; choose another name", "name"
@@ -119,7 +119,7 @@ class _Definition:
                 self._flaws.add("bad_event", detail, path)
             elif not _EVENT.fullmatch(name):
                 rule = "a letter or _, then up to 127 letters, digits and _ . : -"
-                self._flaws.add("bad_event", f"{shown(name)} is no name of an event: {rule}", path)
+                self._flaws.add("bad_event", f"{shown(name)} is not an event name: {rule}", path)
         self._at_most(MAX_EVENTS, names, "event")
         return tuple(sorted({name for _, name in names}))
 
@@ -153,7 +153,9 @@ class _Definition:
         if given is None:
             return None
         if not isinstance(given, str):
-            self._add("wrong_type", f"value is the name of the property with the number, not {shown(given)}", "value")
+            self._add(
+                "wrong_type", f"value is the name of the property that holds the number, not {shown(given)}", "value"
+            )
             return None
         self._property((*self._at, "value"), given)
         return None if given == "value" else given  # the event's own
@@ -169,7 +171,7 @@ class _Definition:
         if given is None:
             return None
         if not isinstance(given, str):
-            self._add("wrong_type", f"where is an expression in text, not {shown(given)}", "where")
+            self._add("wrong_type", f"where is an expression as text, not {shown(given)}", "where")
             return None
         try:
             expression = parse(given)
@@ -178,7 +180,7 @@ class _Definition:
             self._add(flaw.code, flaw.detail, "where", offset=error.position, excerpt=flaw.excerpt)
             return None
         if each is not None and "metric" in expression.properties():
-            self._add("reserved", "where chooses events, before each; it cannot look at the label 'metric'", "where")
+            self._add("reserved", "where selects events, before each; it cannot use the label 'metric'", "where")
         return str(expression)
 
     def _decimals(self) -> int | None:
@@ -205,14 +207,14 @@ class _Definition:
             self._flaws.add("wrong_type", f"{key} is {what}, or a list of them, not {shown(given)}", at)
             return []
         if not listed and not may_be_empty:
-            self._flaws.add("empty", f"{key}{self._called} is an empty list; leave it out or name something", at)
+            self._flaws.add("empty", f"{key}{self._called} is an empty list; leave it out or add something", at)
         words: dict[str, Path] = {}
         for index, word in enumerate(listed):
             path = (*at, index) if isinstance(given, list | tuple) else at
             if not isinstance(word, str):
                 self._flaws.add("wrong_type", f"{shown(word)} is not {what}; a text is needed (quote it)", path)
             elif word in words:
-                self._flaws.add("repeated", f"{shown(word)} stands twice in {key}{self._called}", path)
+                self._flaws.add("repeated", f"{shown(word)} is listed twice in {key}{self._called}", path)
             else:
                 words[word] = path
         return [(path, word) for word, path in words.items()]
@@ -227,7 +229,7 @@ class _Definition:
             self._flaws.add("too_many", f"{len(names)} names in {key}{self._called}, at most {limit}", (*self._at, key))
 
     def _missing(self, key: str) -> None:
-        what = "say which event it counts" if key == "event" else "every meter has a name"
+        what = "say which event it counts" if key == "event" else "every meter needs a name"
         self._flaws.add("missing_key", f"no {key!r}{self._called}; {what}", self._at)
 
     def _add(

@@ -86,7 +86,7 @@ def parse(text: str) -> Expression:
         raise ExpressionError("bad_where", detail, text=text, position=MAX_LENGTH)
     if surrogate := _SURROGATE.search(text):
         raise ExpressionError(
-            "bad_where", "half a surrogate pair is no character", text=text, position=surrogate.start()
+            "bad_where", "half a surrogate pair is not a character", text=text, position=surrogate.start()
         )
     expression = _Parser(text).whole()
     if (length := len(str(expression))) > MAX_LENGTH:
@@ -120,7 +120,7 @@ def _unreadable(character: str) -> str:
     if character == '"':
         return 'this name has no closing quote "'
     if character.isdigit() or character in "+-.":
-        return "this is no number"
+        return "this is not a number"
     return f"unexpected character {character!r}"
 
 

@@ -53,7 +53,7 @@ def loads(text: str, *, name: str = "meters.yaml") -> list[Meter]:
 def _meters(document: object, flaws: Flaws) -> Iterator[Meter]:
     if not isinstance(document, dict) or "meters" not in document:
         if not flaws.found:
-            flaws.add("missing_key", "no list `meters:`; a file begins with it", ())
+            flaws.add("missing_key", "no list `meters:`; a file starts with it", ())
         document = document if isinstance(document, dict) else {}
     for key in document.keys() - {"meters"}:
         flaws.add("unknown_key", f"unknown key {shown(key)}{suggest(key, ['meters'])}", (key,), key=True)
@@ -67,7 +67,7 @@ def _meters(document: object, flaws: Flaws) -> Iterator[Meter]:
         meter = read(mapping, at=at, flaws=flaws)
         given = mapping.get("name") if isinstance(mapping, dict) else None
         if isinstance(given, str) and given in names:
-            flaws.add("repeated", f"a second meter named {shown(given)}; the first is at {names[given]}", (*at, "name"))
+            flaws.add("repeated", f"another meter named {shown(given)}; the first is at {names[given]}", (*at, "name"))
         elif isinstance(given, str):
             names[given] = flaws.places.place((*at, "name"), key=False, offset=None)
         if meter is not None:
@@ -148,7 +148,7 @@ class _Tree:
         if node is None:
             return None
         if len(self._values) >= MAX_NODES or len(path) > MAX_DEPTH:
-            detail = f"with its aliases followed the file has over {MAX_NODES:,} nodes, or no end"
+            detail = f"with its aliases expanded the file has over {MAX_NODES:,} nodes, or never ends"
             raise MeterError([Flaw("too_large", detail, spoken(path), self._mark(node))])
         self._values[path] = node
         if node.tag not in _TAGS:
@@ -169,7 +169,7 @@ class _Tree:
             at = (*path, key)
             if key in mapping:
                 first = self._keys[at].start_mark.line + 1
-                detail = f"the key {shown(key)} stands here again; the first is in line {first}"
+                detail = f"the key {shown(key)} is repeated; the first is in line {first}"
                 flaws.found.append(Flaw("repeated", detail, spoken(at), self._mark(key_node)))
                 continue
             self._keys[at] = key_node

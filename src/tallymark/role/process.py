@@ -88,7 +88,7 @@ class Role:
             who = f" (pid {pid})" if (pid := announced_pid(self._place)) else ""
             raise RoleBusy(
                 f"{self.name} already runs on {self._settings.folder}{who}; stop it, choose another folder with --data,"
-                " or give this one a name of its own with --set instance=…"
+                " or name this one with --set instance=…"
             ) from None
 
     def _remove_files(self) -> None:

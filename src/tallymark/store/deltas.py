@@ -58,7 +58,7 @@ def decode(payload: bytes) -> pl.DataFrame:
     found = pl.read_ipc_stream(BytesIO(payload[1:] if payload[0] != _IPC_BEGINS else payload))
     unknown = [name for name, kind in found.schema.items() if SCHEMA.get(name) != kind]
     if unknown or not set(KEYS) <= set(found.columns):
-        raise ValueError(f"a journal entry with columns {dict(found.schema)}, of which this version knows {SCHEMA}")
+        raise ValueError(f"a journal entry with columns {dict(found.schema)}, but this version knows {SCHEMA}")
     missing = [column.left_out for column in columns.COLUMNS if column.name not in found.columns]
     return found.with_columns(missing).select(SCHEMA.names())
 

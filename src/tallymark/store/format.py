@@ -16,6 +16,6 @@ VERSION = 4
 def newer(what: str, found: object) -> str:
     """Why something is refused that a newer version wrote."""
     return (
-        f"{what} has format {found}, and this version of Tallymark knows formats up to {VERSION}:"
+        f"{what} has format {found}, but this version of Tallymark reads formats up to {VERSION};"
         " use the version that wrote it, or a newer one"
     )

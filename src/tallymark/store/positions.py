@@ -11,8 +11,8 @@ def check_log(stream: str, known: str | None, identity: str) -> None:
     """Raises WrongLog if the positions of this stream were taken from another log; None or "" is none yet."""
     if known and known != identity:
         raise WrongLog(
-            f"the store holds positions of log {known} for the stream {stream}, this is log {identity}:"
-            " put the store's log back, or begin with an empty store"
+            f"the store holds positions of log {known} for the stream {stream}, but this is log {identity};"
+            " put the store's log back, or start with an empty store"
         )
 
 
@@ -20,7 +20,7 @@ def check_beginning(stream: str, known: int | None, partition: int, offset: int)
     """Raises PositionConflict if a partition was begun elsewhere."""
     if known is not None and known != offset:
         raise PositionConflict(
-            f"{stream}/{partition} cannot begin at {offset}: the store has applied it up to {known}; go on from there"
+            f"{stream}/{partition} cannot start at {offset}: the store has applied it up to {known}; go on there"
         )
 
 
@@ -33,6 +33,6 @@ def is_new(stream: str, known: int | None, stretch: Stretch) -> bool:
         applied = f"up to {known}" if known is not None else "nothing"
         raise PositionConflict(
             f"stretch [{stretch.start}, {stretch.end}) of {stream}/{stretch.partition} does not follow: the store has"
-            f" applied {applied}. Another driver is at work or a stretch was left out; go on from the store's positions"
+            f" applied {applied}. Another driver is running or a stretch was skipped; go on from the store's positions"
         )
     return True

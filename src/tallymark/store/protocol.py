@@ -29,18 +29,18 @@ class StoreError(Exception):
     """The store refused something; the message says what and the way out.
 
     StoreError
-    ├── PositionConflict   a stretch neither follows the applied position nor lies before it
+    ├── PositionConflict   a stretch neither follows the applied position nor ends before it
     ├── WrongLog           positions of another log, or applied beyond the log's end
-    ├── LeaseLost          another process has taken over this role; nothing of what was asked is written
-    ├── SnapshotOutdated   the moment that a snapshot stands for can no longer be read: take a new one
-    ├── StoreUnreachable   whoever keeps the store does not answer now: try again
-    ├── UnknownMeter       no live meter of that name
-    └── TooManyRows        an answer longer than whoever asked can use
+    ├── LeaseLost          another process has taken over this role; nothing was written
+    ├── SnapshotOutdated   a snapshot is too old to be read: take a new one
+    ├── StoreUnreachable   the store does not answer: try again
+    ├── UnknownMeter       no live meter has that name
+    └── TooManyRows        the answer has more rows than the caller allows
     """
 
 
 class PositionConflict(StoreError):
-    """Another driver applied something else, or a stretch was left out."""
+    """Another driver applied something else, or a stretch was skipped."""
 
 
 class WrongLog(StoreError):
@@ -48,11 +48,11 @@ class WrongLog(StoreError):
 
 
 class LeaseLost(StoreError):
-    """Another process plays this role now, and this one may not write."""
+    """Another process has this role now; this one may not write."""
 
 
 class SnapshotOutdated(StoreError):
-    """A reader was slower than the store keeps the past."""
+    """A reader was so slow that the store dropped what it was reading."""
 
 
 class StoreUnreachable(StoreError):

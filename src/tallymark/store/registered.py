@@ -11,7 +11,7 @@ from tallymark.suggest import suggest
 def find(meters: Iterable[RegisteredMeter], name: str) -> RegisteredMeter:
     by_name = {registered.meter.name: registered for registered in meters}
     if name not in by_name:
-        hint = suggest(name, by_name, otherwise="`tallymark meters list` shows those there are")
+        hint = suggest(name, by_name, otherwise="`tallymark meters list` shows them all")
         raise UnknownMeter(f"no meter is called {name}{hint}")
     return by_name[name]
 

@@ -64,5 +64,5 @@ def _refusal(folder: Path, holder: dict[str, Any]) -> str:
     who = f" (pid {holder['pid']}{where})" if "pid" in holder else ""
     return (
         f"Tallymark already runs on {folder}{who}; use that one, stop it, choose another folder with --data,"
-        " or give this one a name of its own with --set instance=…"
+        " or name this one with --set instance=…"
     )

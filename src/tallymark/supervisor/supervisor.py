@@ -81,7 +81,7 @@ class Supervisor:
     def _await_the_last_run(self) -> None:
         left = read_place(self._folder, self._plan.instance).get("children", {})
         for name in await_leftovers(left, patience_s=self._plan.leftover_s):
-            self._console.say(f"killed {name} of the last run, which had outlived its supervisor")
+            self._console.say(f"killed {name}, left over from the last run")
 
     def _look_after(self, lock: FolderLock) -> None:
         started = False
@@ -117,7 +117,7 @@ class Supervisor:
             return
         wait_s = child.back_off.after_death(lived_s=death.lived_s)
         child.due = time.monotonic() + wait_s
-        line = f"{name} {death.reason} after {_seconds(death.lived_s)}{said}; starting it again in {_seconds(wait_s)}"
+        line = f"{name} {death.reason} after {_seconds(death.lived_s)}{said}; restarting in {_seconds(wait_s)}"
         if child.back_off.hopeless:
             line = (
                 f"{name} has died {child.back_off.deaths} times in a row, last {death.reason}{said}; "
@@ -166,7 +166,7 @@ class Supervisor:
             if place == 0 and self._ready and not hurry():
                 self._drain(signals, hurry)
         if hurry():
-            self._console.say("stopped at once; what was accepted is in the log and is counted at the next start")
+            self._console.say("stopped at once; accepted events are in the log and will be counted at the next start")
         else:
             self._console.say("stopped")
 

@@ -79,7 +79,7 @@ def test_a_driver_that_slept_past_its_lease_writes_nothing_when_it_wakes(open_st
     clock.now += 11
     assert lease.take()
     for _ in range(2):
-        with pytest.raises(LeaseLost, match=r"pipeline.*epoch 2, this one's was 1"):
+        with pytest.raises(LeaseLost, match=r"pipeline.*epoch 2, ours was 1"):
             old.apply([build.stretch(3, 5)], now_ms=0)
     with pytest.raises(LeaseLost):
         old.begin("log", 1, 7)

@@ -46,10 +46,10 @@ def test_a_keyspace_for_trials_has_one_copy(cassandra: Cassandra) -> None:
 
 def test_a_data_centre_that_is_not_there_is_answered_with_those_that_are(cassandra: Cassandra) -> None:
     with pytest.raises(
-        StoreError, match=r"data_center = 'elsewhere' is not there; the cluster has datacenter1"
+        StoreError, match=r"data_center = 'elsewhere' does not exist; the cluster has datacenter1"
     ) as said:
         cassandras.address(cassandra.port, data_center="elsewhere").open_sink()
-    assert not isinstance(said.value, StoreUnreachable), "asking again does not help"
+    assert not isinstance(said.value, StoreUnreachable), "retrying does not help"
 
 
 def test_a_request_goes_to_a_node_that_has_its_rows(cassandra: Cassandra) -> None:
@@ -66,7 +66,7 @@ def test_a_request_goes_to_a_node_that_has_its_rows(cassandra: Cassandra) -> Non
 @pytest.mark.parametrize("replication", ["dc1", "dc1=", "=3", "dc1=0", "dc1=x"])
 def test_replication_that_says_nothing_is_refused(cassandra: Cassandra, replication: str) -> None:
     address = cassandras.address(cassandra.port, keyspace="never_made", replication=(replication,))
-    with pytest.raises(StoreError, match="not like dc1=3"):
+    with pytest.raises(StoreError, match="is not of the form dc1=3"):
         address.open_store()
 
 
@@ -104,7 +104,7 @@ def test_a_store_of_a_later_version_is_refused(cassandra: Cassandra, monkeypatch
     address = cassandras.address(cassandra.port)
     address.open_registry()
     monkeypatch.setattr(bootstrap, "VERSION", VERSION - 1)
-    with pytest.raises(StoreError, match=f"has format {VERSION}, and this version of Tallymark knows"):
+    with pytest.raises(StoreError, match=f"has format {VERSION}, but this version of Tallymark reads"):
         address.open_store()
 
 

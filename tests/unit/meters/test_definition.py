@@ -64,26 +64,26 @@ BAD = [
     # mapping, code, path, message
     (None, "wrong_type", "", "a meter is a mapping with keys like name and event"),
     (["views"], "wrong_type", "", "not a list"),
-    ({"event": "view"}, "missing_key", "", "no 'name'; every meter has a name"),
+    ({"event": "view"}, "missing_key", "", "no 'name'; every meter needs a name"),
     ({"name": "views"}, "missing_key", "", "no 'event' in meter 'views'; say which event it counts"),
     (with_(computes=[]), "unknown_key", "computes", "unknown key 'computes' in meter 'views'; did you mean compute?"),
     (with_(zzzz=1), "unknown_key", "zzzz", "known: name, event, by, compute, value, each, where, decimals"),
     (with_(distinct="user"), "not_yet", "distinct", "'distinct' in meter 'views' comes in a later version"),
     (with_(where=None), "empty", "where", "where in meter 'views' is empty"),
-    (with_(name="Views"), "bad_name", "name", "'Views' is no name for a meter: a lower-case letter, then up to"),
+    (with_(name="Views"), "bad_name", "name", "'Views' is not a meter name: a lower-case letter, then up to"),
     (with_(name="1st"), "bad_name", "name", "a lower-case letter"),
     (with_(name="a" * 65), "bad_name", "name", "up to 63"),
     (with_(name="a\n"), "bad_name", "name", "a lower-case letter"),
-    (with_(name=5), "bad_name", "name", "5 is no name"),
+    (with_(name=5), "bad_name", "name", "5 is not a meter name"),
     (with_(name="events"), "built_in", "name", "the meter 'events' is built in and cannot be redefined"),
-    (with_(event="x y"), "bad_event", "event", "'x y' is no name of an event"),
-    (with_(event=["x", "y!"]), "bad_event", "event[1]", "'y!' is no name of an event"),
+    (with_(event="x y"), "bad_event", "event", "'x y' is not an event name"),
+    (with_(event=["x", "y!"]), "bad_event", "event[1]", "'y!' is not an event name"),
     (with_(event="*"), "bad_event", "event", "only the built-in meter 'events' counts every event"),
     (with_(event=[]), "empty", "event", "event in meter 'views' is an empty list"),
-    (with_(event=["x", "x"]), "repeated", "event[1]", "'x' stands twice in event in meter 'views'"),
+    (with_(event=["x", "x"]), "repeated", "event[1]", "'x' is listed twice in event in meter 'views'"),
     (with_(event={"x": 1}), "wrong_type", "event", "or a list of them, not a mapping"),
     (with_(event=[f"e{i}" for i in range(65)]), "too_many", "event", "65 names in event in meter 'views', at most 64"),
-    (with_(by=["a", "b", "a"]), "repeated", "by[2]", "'a' stands twice in by"),
+    (with_(by=["a", "b", "a"]), "repeated", "by[2]", "'a' is listed twice in by"),
     (with_(by="a,,b"), "bad_property", "by", "1 to 128 characters"),
     (with_(by=""), "bad_property", "by", "1 to 128 characters"),
     (with_(by=["a\0"]), "bad_property", "by[0]", "no NUL"),
@@ -97,13 +97,13 @@ BAD = [
     (with_(compute=["rate"]), "not_yet", "compute[0]", "later version"),
     (with_(compute=["p100"]), "unknown_aggregate", "compute[0]", "unknown aggregate 'p100'"),
     (with_(compute=[]), "empty", "compute", "empty list"),
-    (with_(compute=["sum", "sum"]), "repeated", "compute[1]", "'sum' stands twice"),
+    (with_(compute=["sum", "sum"]), "repeated", "compute[1]", "'sum' is listed twice"),
     (with_(value=["a"]), "wrong_type", "value", "value is the name of the property"),
     (with_(value=""), "bad_property", "value", "1 to 128 characters"),
     (with_(value="a", each="values"), "conflict", "value", "drop one"),
     (with_(each="props"), "bad_each", "each", "each can only be 'values', not 'props'"),
     (with_(each=True), "bad_each", "each", "not True"),
-    (with_(where=True), "wrong_type", "where", "where is an expression in text, not True"),
+    (with_(where=True), "wrong_type", "where", "where is an expression as text, not True"),
     (with_(where="a = b"), "bad_where", "where", "text needs quotes: 'b'"),
     (with_(where="metric = 'cpu'", each="values"), "reserved", "where", "before each"),
     (with_(decimals=10), "bad_decimals", "decimals", "from 0 to 9, not 10"),
@@ -140,9 +140,9 @@ def test_a_message_does_not_repeat_a_megabyte():
 def test_the_name_may_come_from_the_address():
     assert from_mapping({"event": "x"}, name="a") == Meter("a", ("x",))
     assert from_mapping({"event": "x", "name": "a"}, name="a") == Meter("a", ("x",))
-    with pytest.raises(MeterError, match="the definition is named 'b', the address 'a'"):
+    with pytest.raises(MeterError, match="the definition says 'b', but the address says 'a'"):
         from_mapping({"event": "x", "name": "b"}, name="a")
-    with pytest.raises(MeterError, match="'A' is no name"):
+    with pytest.raises(MeterError, match="'A' is not a meter name"):
         from_mapping({"event": "x"}, name="A")
 
 

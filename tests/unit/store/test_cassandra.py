@@ -272,9 +272,9 @@ class Failing(Session):
     ("error", "kind", "words"),
     [
         (OperationTimedOut({}, "h"), StoreUnreachable, "did not answer within 20 s at consistency quorum "),
-        (WriteFailure("no"), StoreUnreachable, "answered, but its nodes could not.*a write larger than"),
+        (WriteFailure("no"), StoreUnreachable, "answered, but its nodes failed the request.*a write larger than"),
         (InvalidRequest("Batch too large"), StoreError, "refuses a request .*Batch too large"),
-        (InvalidRequest("table book does not exist"), StoreUnreachable, "a schema they do not agree on"),
+        (InvalidRequest("table book does not exist"), StoreUnreachable, "a schema disagreement"),
     ],
     ids=["time-out", "write failure", "too large", "behind"],
 )
@@ -303,7 +303,7 @@ def test_what_goes_wrong_is_said_in_the_stores_words(
 def test_hosts_whose_names_nobody_knows_are_named() -> None:
     address = cassandras.address(9042, hosts=("no-such-host.invalid",), timeout_s=2.0)
     for opening in (address.open_store, address.open_sink, address.open_deposits, address.open_heartbeats):
-        with pytest.raises(StoreUnreachable, match=r"names of store\.hosts .*no-such-host\.invalid:9042"):
+        with pytest.raises(StoreUnreachable, match=r"cannot resolve store\.hosts: no-such-host\.invalid:9042"):
             opening()
 
 

@@ -70,7 +70,7 @@ def test_while_an_old_one_is_at_work_it_stays_as_it_was(old, role, monkeypatch):
     assert lease.take()
     monkeypatch.undo()
     link = Link(ADDRESS, lambda _: Session(old))
-    with pytest.raises(StoreError, match="a pipeline or keeper is at work on it; stop every Tallymark"):
+    with pytest.raises(StoreError, match="a pipeline or keeper is using it; stop every Tallymark"):
         migrations.upgrade(link, "store", wait_s=0, pause_s=0)
     assert facts(old).schema == 1
     assert lease.take(), "it was not disturbed"
@@ -122,7 +122,7 @@ def test_a_newer_one_is_refused(old, monkeypatch):
     from tallymark.store.cassandra import bootstrap
 
     monkeypatch.setattr(bootstrap, "VERSION", VERSION - 1)
-    with pytest.raises(StoreError, match=f"has format {VERSION}, and this version of Tallymark knows"):
+    with pytest.raises(StoreError, match=f"has format {VERSION}, but this version of Tallymark reads"):
         opened(old)
 
 

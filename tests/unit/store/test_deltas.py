@@ -87,7 +87,7 @@ def test_sums_of_the_largest_amounts_are_those_of_plain_integers(amounts: list[i
 
 def test_deltas_of_another_layout_are_refused() -> None:
     other = deltas.empty().rename({"n": "count"}).clear(1)
-    with pytest.raises(ValueError, match="of which this version knows"):
+    with pytest.raises(ValueError, match="but this version knows"):
         deltas.decode(_raw(other))
 
 

@@ -157,7 +157,7 @@ def test_a_newer_one_is_refused_and_untouched(tmp_path):
     with closing(sqlite3.connect(path)) as file:
         file.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
-    with pytest.raises(StoreError, match=f"has format {VERSION + 1}, and this version of Tallymark knows"):
+    with pytest.raises(StoreError, match=f"has format {VERSION + 1}, but this version of Tallymark reads"):
         SqliteStore(path)
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
 

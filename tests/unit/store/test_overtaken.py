@@ -44,7 +44,7 @@ def test_a_driver_that_was_overtaken_writes_nothing_not_even_on_the_page_it_reme
     first.apply([stretch(0)], now_ms=0)
     taking = second.lease("pipeline", "second", lease_s=0)
     assert taking.take()
-    with pytest.raises(LeaseLost, match=r"another process \(second.*epoch 2, this one's was 1"):
+    with pytest.raises(LeaseLost, match=r"another process \(second.*epoch 2, ours was 1"):
         first.apply([stretch(1)], now_ms=0)
     assert second.applied("log") == {0: 1}
     assert second.journal_end() == 1

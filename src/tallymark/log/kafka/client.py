@@ -95,7 +95,7 @@ def parsed(options: Iterable[str]) -> dict[str, str]:
         if name in _RESERVED:
             way_out = f"use {_RESERVED[name]}" if _RESERVED[name] else "leave it out"
             raise SettingsError(
-                f"log.kafka_options: {name} is fixed, since what the log promises hangs on it; {way_out}"
+                f"log.kafka_options: {name} is fixed, since the log's guarantees depend on it; {way_out}"
             )
         found[name] = value.strip()
     return found
@@ -110,11 +110,11 @@ def client(kind: Callable[..., Any], chosen: Mapping[str, Any], options: Iterabl
     names = list(parsed(options))
     blamed = [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", said)]
     if not names:
-        raise LogError(f"a client of Kafka cannot be made: {said}")
-    what = "there is no such option" if "No such configuration property" in said else "its value is not taken"
+        raise LogError(f"cannot create a Kafka client: {said}")
+    what = "there is no such option" if "No such configuration property" in said else "its value is not accepted"
     # Not "from error": what Kafka says may hold the value.
     raise SettingsError(
-        f"log.kafka_options: {', '.join(blamed or names)}: {what if blamed else 'a client cannot be made with these'}; "
+        f"log.kafka_options: {', '.join(blamed or names)}: {what if blamed else 'no client can be made with these'}; "
         "see the configuration page of librdkafka"
     )
 
@@ -144,5 +144,5 @@ def translated(error: KafkaError | KafkaException, what: str, *, brokers: Sequen
         where = f" at {', '.join(brokers)}" if brokers else ""
         return LogUnreachable(f"{what}: Kafka{where} does not answer: {spoken(error)}; nothing is lost, try again")
     if is_gone(error):
-        return LogLost(f"{what}: {spoken(error)}; the topic is gone, or not made yet (the collector makes it)")
+        return LogLost(f"{what}: {spoken(error)}; the topic is gone, or not created yet (the collector creates it)")
     return LogError(f"{what}: Kafka refuses: {spoken(error)}")

@@ -18,7 +18,7 @@ MIN_SEGMENT_BYTES = 4 * MAX_MESSAGE_BYTES
 MARGIN_S = 3_600
 
 _GREW = "ids would move to other partitions, and retries within the horizon count twice"
-_NEW_LOG = "begin a new log: another log.topic, with an empty store"
+_NEW_LOG = "start a new log: another log.topic, with an empty store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def check(topic: Topic, config: Mapping[str, str], want: Wanted) -> None:
         # Never the topic's number as the way out: perhaps it was the topic that was changed.
         raise LayoutChanged(
             f"topic {topic.name} has {topic.partitions} partitions, but the settings ask for {want.partitions}; if "
-            "log.partitions was changed, put back the number that the log was made with; if it was the topic, "
+            "log.partitions was changed, restore the number the log was created with; if it was the topic, "
             f"{_GREW}: put the topic back, or {_NEW_LOG}"
         )
     for name in ("message.timestamp.type", "cleanup.policy", "unclean.leader.election.enable"):
@@ -152,8 +152,8 @@ def check_same(found: Topic, opened: Topic) -> None:
     """LogLost if a topic is no longer the one that was opened, LayoutChanged if it has other partitions by now."""
     if found.identity != opened.identity:
         raise LogLost(
-            f"topic {opened.name} was made again: it is {found.identity}, not {opened.identity}; its records are "
-            "others. Open the log again"
+            f"topic {opened.name} was recreated: it is {found.identity}, not {opened.identity}, and has other "
+            "records. Open the log again"
         )
     if found.partitions != opened.partitions:
         raise LayoutChanged(

@@ -83,7 +83,7 @@ class KafkaLogReader:
                 self._check_identity(now=True)
                 raise LogLost(
                     f"{self._address.topic} partition {partition} ended at {self._ends[partition]} and now ends at "
-                    f"{end}: Kafka lost its end; see its log before anything is counted again"
+                    f"{end}: Kafka lost its end; check Kafka's log before anything is counted again"
                 )
         self._ends = ends
         return {
@@ -234,7 +234,7 @@ class KafkaLogReader:
         if start < at.first:
             raise LogLost(
                 f"{where}: offset {start} is gone, the oldest kept is {at.first}; Kafka's retention deleted the rest; "
-                "begin there, or keep more (log.keep_s, and retention.ms of the topic)"
+                "start there, or keep more (log.keep_s, and retention.ms of the topic)"
             )
         if end > max(at.synced, start):
             raise LogLost(f"{where}: offset {end - 1} was asked for, but the log ends before offset {at.synced}")

@@ -57,17 +57,17 @@ class Topics:
             self._admin.create_topics([topic], operation_timeout=5, request_timeout=PATIENCE_S)[want.name].result(
                 PATIENCE_S + 1
             )
-            logger.info("topic %s made with %d partitions, %d copies", want.name, want.partitions, want.replication)
+            logger.info("created topic %s with %d partitions, %d copies", want.name, want.partitions, want.replication)
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.INVALID_REPLICATION_FACTOR:
                 raise LogUnreachable(
-                    f"topic {want.name} cannot be made yet: {self._brokers_up()} of {want.replication} brokers are up, "
-                    f"and log.replication = {want.replication} copies are asked for; start more brokers, or set "
+                    f"topic {want.name} cannot be created yet: {self._brokers_up()} of {want.replication} brokers "
+                    f"are up, and log.replication = {want.replication} copies are needed; start more brokers, or set "
                     "log.replication and log.min_in_sync lower"
                 ) from error
             if code != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise translated(error, f"topic {want.name} cannot be made", brokers=self._brokers) from error
+                raise translated(error, f"topic {want.name} cannot be created", brokers=self._brokers) from error
 
     def _brokers_up(self) -> str:
         try:

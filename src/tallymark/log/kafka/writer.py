@@ -260,7 +260,7 @@ class KafkaLogWriter:
         try:
             check_same(self._topics.find(self._address.topic), self._topic)
         except LogLost as error:
-            self._sealed = f"{error}; start the writer again"
+            self._sealed = f"{error}; restart the writer"
         except LayoutChanged as error:
             self._sealed = str(error)
         except LogError:

@@ -54,11 +54,9 @@ def read_layout(stream: Path) -> Layout:
     try:
         fields = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise LogLost(
-            f"there is no log at {stream}; its writer (the collector) makes it when it first starts"
-        ) from None
+        raise LogLost(f"there is no log at {stream}; the collector creates it when it first starts") from None
     except ValueError as error:
-        raise LogDamaged(f"{path} is not JSON ({error}); put it back from a copy") from error
+        raise LogDamaged(f"{path} is not JSON ({error}); restore it from a copy") from error
     if not isinstance(fields, dict) or fields.get("version") != VERSION:
         found = fields.get("version") if isinstance(fields, dict) else fields
         raise LogError(f"{path} has version {found!r}; this Tallymark reads version {VERSION}")
@@ -75,7 +73,7 @@ def open_layout(stream: Path, *, partitions: int, partition_by: str, disk: Disk)
         raise LayoutChanged(
             f"{stream} has {layout.partitions} partitions by {layout.partition_by!r}, but the settings ask for "
             f"{partitions} by {partition_by!r}; set log.partitions = {layout.partitions} and "
-            f'log.partition_by = "{layout.partition_by}", or begin a new log in another data folder'
+            f'log.partition_by = "{layout.partition_by}", or start a new log in another data folder'
         )
     return layout
 
@@ -86,7 +84,7 @@ def _make(stream: Path, layout: Layout, disk: Disk) -> Layout:
         folder = partition_folder(stream, partition)
         folder.mkdir(exist_ok=True)
         if any(segment_file(folder, first).stat().st_size for first in segments(folder)):
-            raise LogDamaged(f"{layout_file(stream)} is missing, but {folder} holds records; put it back from a copy")
+            raise LogDamaged(f"{layout_file(stream)} is missing, but {folder} holds records; restore it from a copy")
         Mark.create(mark_file(folder))
         segment_file(folder, 0).touch()
         index_file(folder, 0).touch()

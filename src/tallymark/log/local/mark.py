@@ -48,7 +48,7 @@ class Mark:
         self._words = memoryview(self._map).cast("Q")
         if self._words[_WORD_MAGIC] != _MAGIC:
             self.close()
-            raise ValueError(f"{path} does not begin like a mark")
+            raise ValueError(f"{path} is not a mark file")
 
     @staticmethod
     def create(path: Path) -> None:

@@ -127,7 +127,7 @@ class PartitionWriter:
             return f"cannot tell the free space of {self._folder}: {error.strerror or error}"
         if free - size >= self._rules.reserve_bytes:
             return None
-        return f"{free:,} bytes are free on the disk and log.reserve_bytes = {self._rules.reserve_bytes:,}; make room"
+        return f"{free:,} bytes are free on the disk, but log.reserve_bytes = {self._rules.reserve_bytes:,}; make room"
 
     def _roll(self) -> None:
         """Begins a new segment. The old one is synced: every append ends with that.
@@ -206,7 +206,7 @@ class PartitionWriter:
 
     def _seal(self, why: str) -> None:
         if self._sealed is None:
-            self._sealed = f"{self._folder} takes nothing more: {why}; check the disk, then start the collector again"
+            self._sealed = f"{self._folder} takes nothing more: {why}; check the disk, then restart the collector"
 
     def _publish(self, *, end: int) -> None:
         self._mark.publish(

@@ -86,7 +86,7 @@ class PartitionReader:
         try:
             self._mark = Mark(mark_file(folder))
         except (FileNotFoundError, ValueError) as error:
-            raise LogDamaged(f"{mark_file(folder)}: {error}; put the file back from a copy") from error
+            raise LogDamaged(f"{mark_file(folder)}: {error}; restore the file from a copy") from error
 
     def positions(self) -> Positions:
         standing = self._mark.read()
@@ -168,7 +168,7 @@ class PartitionReader:
         if start < first:
             raise LogLost(
                 f"{self._folder}: offset {start} is gone, the oldest kept is {first}; retention deleted the rest; "
-                "begin there, or keep more (log.keep_s)"
+                "start there, or keep more (log.keep_s)"
             )
         if end > max(synced, start):
             raise LogLost(f"{self._folder}: offset {end - 1} was asked for, but the log ends before offset {synced}")

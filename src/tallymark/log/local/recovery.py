@@ -17,7 +17,7 @@ from tallymark.log.protocol import LogDamaged
 
 logger = logging.getLogger(__name__)
 
-WAY_OUT = "nothing from here on is read or written; put the file back from a copy, or begin a new log"
+WAY_OUT = "nothing from here on is read or written; restore the file from a copy, or start a new log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _check_sealed(folder: Path, first: int, following: int, *, seed: int, disk: 
         raise LogDamaged(
             f"{path} ends at offset {scan.end} and the next segment begins at {following}: {missing}; {WAY_OUT}"
         )
-    logger.warning("%s was damaged or missing and has been made again from its segment", index_file(folder, first))
+    logger.warning("%s was damaged or missing and has been rebuilt from its segment", index_file(folder, first))
     _write_index(folder, first, scan.entries, seed=seed, disk=disk)
 
 

@@ -47,7 +47,7 @@ class Segment:
             for _, header, payload in walk(self._records, seed=self._seed, position=position, offset=start, end=end):
                 yield header, payload
         except Broken as broken:
-            raise LogDamaged(f"{self.path}: {broken}; put the file back from a copy") from None
+            raise LogDamaged(f"{self.path}: {broken}; restore the file from a copy") from None
 
     def position(self, offset: int) -> int:
         """The byte at which a record begins, as the index has it and the file's size allows."""

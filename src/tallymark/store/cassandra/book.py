@@ -108,8 +108,8 @@ class Term:
         if head.epoch != self.epoch:
             by = f" ({head.holder})" if head.holder else ""
             raise LeaseLost(
-                f"another process{by} has taken over the role {self.role}: epoch {head.epoch}, this one's was"
-                f" {self.epoch}. Nothing was written; start anew to take it back"
+                f"another process{by} has taken over the role {self.role}: epoch {head.epoch}, ours was"
+                f" {self.epoch}. Nothing was written; restart to take it back"
             )
         return self.epoch
 
@@ -133,7 +133,9 @@ class Book:
         if self._first(self._link.rows(_READ_HEAD, self._store, self.name)) is None:
             self._link.compare_and_set((_MAKE, (sequence, facts, self._store, self.name)))
             if self._first(self._link.settled(_READ_HEAD, self._store, self.name)) is None:
-                raise StoreUnreachable(f"the book {self.name} of the store {self._store} could not be made; try again")
+                raise StoreUnreachable(
+                    f"the book {self.name} of the store {self._store} could not be created; try again"
+                )
 
     def head(self, *, settled: bool = False) -> Head:
         read = self._link.settled if settled else self._link.rows
@@ -174,8 +176,8 @@ class Book:
             if attempt > 1:
                 time.sleep(random.uniform(0, 0.02 * attempt))
         raise StoreUnreachable(
-            f"the book {self.name} of the store {self._store} could not be written in {ATTEMPTS} tries: others write"
-            " at the same time, too few nodes answer, or they fail (their logs say why); try again"
+            f"the book {self.name} of the store {self._store} could not be written in {ATTEMPTS} tries: others are"
+            " writing, too few nodes answer, or nodes fail (see their logs); try again"
         )
 
     def hold(self, known: Head, holder: str, *, epoch: int) -> bool:

@@ -67,24 +67,24 @@ def spoken(address: CassandraAddress, error: BaseException, level: int) -> Store
     what = f"({type(error).__name__}: {_short(error)})"
     if isinstance(error, UnresolvableContactPoints):
         return StoreUnreachable(
-            f"the names of store.hosts are not known here: {hosts} {what}; nothing is lost, it is asked again. If that"
-            " lasts, see store.hosts and the name service"
+            f"cannot resolve store.hosts: {hosts} {what}; nothing is lost, retrying. If this"
+            " persists, check store.hosts and DNS"
         )
     if isinstance(error, CoordinationFailure) or _is_behind(error):
         return StoreUnreachable(
-            f"Cassandra at {hosts} answered, but its nodes could not do what was asked {what}; nothing is lost, it is"
-            " asked again. If that lasts, their logs say why: a full disk, a schema they do not agree on, or a write"
-            " larger than half their commitlog_segment_size"
+            f"Cassandra at {hosts} answered, but its nodes failed the request {what}; nothing is lost, retrying."
+            " If this persists, see their logs: a full disk, a schema disagreement, or a write larger than half"
+            " their commitlog_segment_size"
         )
     if isinstance(error, InvalidRequest):
         return StoreError(
-            f"Cassandra at {hosts} refuses a request {what}: asking again does not help. See whether the keyspace"
+            f"Cassandra at {hosts} refuses a request {what}; retrying does not help. Check that the keyspace"
             f" {address.keyspace} is Tallymark's own, and the limits for writes in the nodes' cassandra.yaml"
         )
     return StoreUnreachable(
         f"Cassandra at {hosts} did not answer within {address.timeout_s:g} s at consistency"
         f" {ConsistencyLevel.value_to_name[level].lower()}"
-        f" {what}; nothing is lost, it is asked again. If that lasts, see whether enough nodes are up, or set"
+        f" {what}; nothing is lost, retrying. If this persists, check that enough nodes are up, or set"
         " store.consistency or store.timeout_s"
     )
 
@@ -95,10 +95,12 @@ def not_connected(address: CassandraAddress, error: BaseException, data_centers:
     causes = error.errors if isinstance(error, NoHostAvailable) else {"": error}
     for cause in causes.values() if isinstance(causes, dict) else ():
         if isinstance(cause, AuthenticationFailed):
-            return StoreError(f"Cassandra refuses the user {address.user!r}: {cause}; see store.user, store.password")
+            return StoreError(
+                f"Cassandra refuses the user {address.user!r}: {cause}; check store.user and store.password"
+            )
     if address.data_center and data_centers and address.data_center not in data_centers:
         return StoreError(
-            f"store.data_center = {address.data_center!r} is not there; the cluster has"
+            f"store.data_center = {address.data_center!r} does not exist; the cluster has"
             f" {', '.join(sorted(data_centers))}"
         )
     return spoken(address, error, ConsistencyLevel.ONE)

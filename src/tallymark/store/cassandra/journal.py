@@ -42,7 +42,7 @@ class Journal:
             yield sequence, frame
             expected += 1
         if expected <= through:
-            raise SnapshotOutdated(f"batch {expected} of the journal is pruned already: take a new snapshot")
+            raise SnapshotOutdated(f"batch {expected} of the journal is already pruned; take a new snapshot")
 
     def unbroken(self, *, after: int, through: int) -> list[tuple[int, pl.DataFrame]]:
         """The first batches after a sequence, up to where one was pruned meanwhile: a follower then sees that gap."""
@@ -98,9 +98,9 @@ class Journal:
         if body is not None:
             return body
         if not any(self._groups(sequence - 1, sequence)):
-            raise SnapshotOutdated(f"batch {sequence} of the journal was pruned while it was read: take a new snapshot")
+            raise SnapshotOutdated(f"batch {sequence} of the journal was pruned while it was read; take a new snapshot")
         raise StoreError(
-            f"the deltas of partition {part.partition} [{part.start}, {part.end}) in batch {sequence} are gone before"
+            f"the deltas of partition {part.partition} [{part.start}, {part.end}) in batch {sequence} expired before"
             f" they were folded. They are kept {KEEP_S // 86_400} days: if no keeper ran for that long, count the log"
             " again into an empty store"
         )

@@ -48,8 +48,8 @@ def upgrade(
             while not _have_all(leases):
                 if clock() > give_up:
                     raise StoreError(
-                        f"the store {store} must be migrated to format {VERSION}, and a pipeline or keeper is at work"
-                        " on it; stop every Tallymark that uses this store, then start again"
+                        f"the store {store} must be migrated to format {VERSION}, but a pipeline or keeper is using"
+                        " it; stop every Tallymark that uses this store, then start again"
                     )
                 if meters.head(settled=True).read_facts(StoreFacts).schema >= VERSION:
                     break

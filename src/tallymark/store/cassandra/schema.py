@@ -67,6 +67,6 @@ def _replication(address: CassandraAddress) -> str:
     for each in address.replication:
         data_center, _, count = each.partition("=")
         if not re.fullmatch(r"[^'=]+", data_center) or not count.isdecimal() or int(count) < 1:
-            raise StoreError(f"store.replication has {each!r}, which is not like dc1=3")
+            raise StoreError(f"store.replication: {each!r} is not of the form dc1=3")
         copies.append(f"'{data_center}': {int(count)}")
     return f"{{'class': 'NetworkTopologyStrategy', {', '.join(copies)}}}"

@@ -140,7 +140,7 @@ def _leave_wal(connection: sqlite3.Connection, path: Path, wait_s: float) -> Non
                 raise
             if time.monotonic() > give_up:
                 raise StoreError(
-                    f"the store {path.name} must be migrated to format {VERSION}, and another process has it open;"
+                    f"the store {path.name} must be migrated to format {VERSION}, but another process has it open;"
                     " stop every Tallymark that uses this data folder, then start again"
                 ) from None
             time.sleep(0.05)

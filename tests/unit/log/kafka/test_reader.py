@@ -93,7 +93,7 @@ def test_partitions_that_were_added_are_noticed_and_stay_so(topic, monkeypatch):
     topic.identity = "c.other"
     reader._identity_checked -= 60
     for _ in range(2):
-        with pytest.raises(LogLost, match="made again"):
+        with pytest.raises(LogLost, match="was recreated"):
             reader.positions()
 
 

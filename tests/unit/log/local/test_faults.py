@@ -221,7 +221,7 @@ def test_a_reserve_of_space_is_left_to_others(open_log: OpenLog, disk):
     assert isinstance(log.append(frames("ab"))[0], Appended)
     disk.free = 1061
     (reason,) = reasons(log.append(frames("ab")))
-    assert reason == "1,061 bytes are free on the disk and log.reserve_bytes = 1,000; make room"
+    assert reason == "1,061 bytes are free on the disk, but log.reserve_bytes = 1,000; make room"
     disk.free = 1 << 30
     assert log.append(frames("ab")) == [Appended(0, 1, 1_000_000)]
 
