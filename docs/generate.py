@@ -18,12 +18,12 @@ MADE = "<!-- Made by docs/generate.py; change the code instead. -->\n"
 
 SETTINGS_HEAD = """# Settings
 
-A setting is taken from the first of these that has it: a flag, a variable, the file, the default.
+A setting comes from the first of these that has it: a flag, a variable, the file, the default.
 
 - Flags: `--data`, `--host`, `--port`, and `--set key=value` for any other (`--set log.partitions=4`).
-- Variables: the name in capitals, `TALLYMARK_LOG_PARTITIONS=4`. In lists the words are separated by commas.
+- Variables: the name in capitals, `TALLYMARK_LOG_PARTITIONS=4`. Separate the items of a list with commas.
 - The file: `tallymark.toml` in the working folder, or the one named by `--profile`. Sections are TOML tables.
-- `TALLYMARK_URL` and `TALLYMARK_KEY` are not settings: they tell commands where a running Tallymark is.
+- `TALLYMARK_URL` and `TALLYMARK_KEY` are not settings: they tell commands where Tallymark runs.
 
 An unknown name is an error that names the nearest known one. `tallymark settings` prints every setting with its value
 and where that came from.
@@ -31,12 +31,12 @@ and where that came from.
 
 METRICS_HEAD = """# Metrics
 
-`GET /metrics` answers in the text format of Prometheus. On one machine the public port shows the metrics of all four
+`GET /metrics` answers in Prometheus' text format. On one machine the public port shows the metrics of all four
 roles: the collector's are live, those of the pipeline, the keeper and the query service at most two seconds old. Where
 a role has several instances, ask each collector and query node for its own. The Prometheus library adds a `…_created`
 gauge (when a series began) to counters and histograms.
 
-Every name begins with the stage it belongs to. [operations.md](operations.md) says which to watch.
+Every name starts with its stage. [operations.md](operations.md) says which to watch.
 """
 
 COMMANDS_HEAD = """# Commands
@@ -52,9 +52,9 @@ A terminal gets colours, tables of its width and progress bars (the extra `cli`,
 
 ERRORS_HEAD = """# Errors
 
-Every refusal is a problem document (RFC 9457). Its `type` leads to its code on the page `/docs/errors` of the instance
-that refused, which has this table in the words of its version. Single events are refused with a code too, in `errors`
-of the answer. [http.md](http.md) says which request can be refused with which.
+Every refusal is a problem document (RFC 9457). Its `type` links to its code on `/docs/errors` of the instance that
+refused: this table, as of that instance's version. Single events are refused with a code too, in `errors` of the
+answer. [http.md](http.md) says which requests can get which codes.
 """
 
 
