@@ -80,7 +80,7 @@ class Readiness:
                 (parts[role],) = query
             elif role != "collector":
                 place = self._settings.run_folder / f"{file_stem(role, self._settings.instance)}.json"
-                parts[role] = _part([] if place.exists() else [f"{role} is not ready yet"])
+                parts[role] = _part([] if place.exists() else [f"{role} has not reported ready"])
         deciding = [parts["collector"]] if self._one_of_several else parts.values()
         ready = all(part["ready"] for part in deciding)
         return (200 if ready else 503), {"ready": ready, **parts}

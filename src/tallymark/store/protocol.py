@@ -29,7 +29,7 @@ class StoreError(Exception):
     """The store refused something; the message says what and the way out.
 
     StoreError
-    ├── PositionConflict   a stretch neither follows the applied position nor ends before it
+    ├── PositionConflict   a stretch neither follows the applied position nor lies before it
     ├── WrongLog           positions of another log, or applied beyond the log's end
     ├── LeaseLost          another process has taken over this role; nothing was written
     ├── SnapshotOutdated   a snapshot is too old to be read: take a new one

@@ -123,7 +123,7 @@ def test_deltas_that_are_gone_before_they_were_folded_are_not_passed_over(
     session.execute(delete.bind((address.name, deposited.deposit.split("/")[0])))
     session.close()
     for step in (lambda: build.counts(store), lambda: store.fold(most_points=10)):
-        with pytest.raises(StoreError, match="expired before they were folded"):
+        with pytest.raises(StoreError, match="vanished before they were folded"):
             step()
 
 

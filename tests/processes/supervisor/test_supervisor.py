@@ -165,7 +165,7 @@ def test_a_child_that_outlived_a_killed_supervisor_is_gone_before_the_next_start
     assert not gone(stale)
     again = start({"keeper": "good"}).until_said("ready")
     assert gone(stale)
-    assert "killed keeper of the last run" in again.said
+    assert "killed keeper, left over from the last run" in again.said
 
 
 def test_what_a_child_leaves_behind_goes_with_it(start, tmp_path: Path):

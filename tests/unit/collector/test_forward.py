@@ -367,7 +367,7 @@ def test_ready_together_means_that_every_role_is(make: Any, monkeypatch: pytest.
     reply = collector.get("/readyz")
     assert (reply.status, reply.json["ready"]) == (503, False)
     assert reply.json["query"] == {"ready": True, "applied": 7}
-    assert reply.json["pipeline"] == {"ready": False, "troubles": ["pipeline is not ready yet"]}
+    assert reply.json["pipeline"] == {"ready": False, "troubles": ["pipeline has not reported ready"]}
     for role in ("pipeline", "keeper"):
         (tmp_path / "run" / f"{role}.json").write_text("{}")
     assert collector.get("/readyz").status == 200

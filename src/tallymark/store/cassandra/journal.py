@@ -100,7 +100,7 @@ class Journal:
         if not any(self._groups(sequence - 1, sequence)):
             raise SnapshotOutdated(f"batch {sequence} of the journal was pruned while it was read; take a new snapshot")
         raise StoreError(
-            f"the deltas of partition {part.partition} [{part.start}, {part.end}) in batch {sequence} expired before"
+            f"the deltas of partition {part.partition} [{part.start}, {part.end}) in batch {sequence} vanished before"
             f" they were folded. They are kept {KEEP_S // 86_400} days: if no keeper ran for that long, count the log"
             " again into an empty store"
         )
