@@ -1,8 +1,8 @@
 """Which tests go to the same process, and in which order, when `make test` runs three processes side by side.
 
-Each process takes the next group as soon as it is free. The unit tests come first, since they fail soonest; then the
-longest groups, so that no long one begins last. Most of what is long waits for servers, and what runs beside it does
-not.
+Each process takes the next group as soon as it is free. The tests of servers take nearly the whole run, so one process
+begins with them; the others begin with the unit tests, since they fail soonest, and go on with the longest groups, so
+that no long one begins last.
 """
 
 import atexit
@@ -20,8 +20,8 @@ SERVERS = "servers"
 # What may be asked of one `tallymark up`: the page first, which wants to see that nothing was counted yet.
 ONE_UP = ("browser/test_whole_path.py", "e2e/test_commands.py", "stories")
 ORDER = (
-    "unit",
     SERVERS,
+    "unit",
     "e2e/test_crashes.py",
     "one up",
     "integration/spark",
