@@ -165,7 +165,7 @@ class Sketch:
     """Slot by slot; Polars and SQL have no function for it, so `columns.merge` and the stores do it for many rows."""
 
     def merged(self, name: str) -> pl.Expr:
-        raise NotImplementedError("sketches are merged by `columns.merge`")
+        raise TypeError(f"no expression merges {name}: `columns.merge` does, for many rows at once")
 
     def merged_sql(self, name: str) -> None:
         return None

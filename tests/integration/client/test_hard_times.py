@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -192,6 +191,7 @@ def test_a_port_that_is_dropped_and_comes_back(collector, tmp_path, build):
                 proxy.listen()
                 build.wait_until(lambda: client.stats().breakers[proxy.url] == "closed", what="the breaker closes")
         settled(client, build)
+        assert len(load.ids) > 60, "three outages under load"
         counted_once(collector, client, load.ids, tmp_path, build)
 
 
@@ -205,13 +205,13 @@ def test_of_two_addresses_one_hangs(collector, tmp_path, build):
         with Load(client) as load:
             build.wait_until(lambda: first.taken > 5 and second.taken > 5, what="both are used")
             first.fault = faulty.hanging
-            begun, delivered = time.monotonic(), client.stats().delivered
+            delivered = client.stats().delivered
             build.wait_until(lambda: client.stats().delivered > delivered + 1_000, what="1,000 more delivered")
             build.wait_until(lambda: client.stats().breakers[first.url] == "open", what="the hanging one is set aside")
-            print(f"1,000 events and the breaker after {time.monotonic() - begun:.2f} s")
             first.fault = faulty.nothing
             build.wait_until(lambda: client.stats().breakers[first.url] == "closed", what="it is taken back")
         settled(client, build)
+        assert len(load.ids) > 1_000
         counted_once(collector, client, load.ids, tmp_path, build)
 
 

@@ -129,7 +129,14 @@ def test_a_thread_in_the_background_ends_with_its_block():
 
 
 def test_leaving_does_not_wait_for_ever():
-    release = threading.Event()
-    with Background(lambda wait: release.wait(30.0) and None, name="test", join_s=0.01):
+    release, ended = threading.Event(), threading.Event()
+
+    def run(wait) -> None:
+        release.wait(30.0)
+        ended.set()
+
+    with Background(run, name="test", join_s=0.01):
         pass
+    assert not ended.is_set(), "the block was left while it still ran"
     release.set()
+    assert ended.wait(30.0)

@@ -51,7 +51,7 @@ def test_an_event_made_after_the_stop_is_set(role):
     async def serve() -> None:
         role.stop()
         async with asyncio.timeout(20):
-            await role.stop_event().wait()
+            assert await role.stop_event().wait()
 
     asyncio.run(serve())
 

@@ -182,6 +182,8 @@ def test_no_death_loses_what_was_acknowledged_or_shows_what_was_torn(history):
                     # Seeded: partitions are written by threads, so how much chance is drawn differs between runs.
                     world.die(shape, bytes_to_live, power=random.Random(seed))
         world.reopen()
+        ends = [world.log.positions()[partition].end for partition in range(PARTITIONS)]
+        assert ends == [len(promised) for promised in world.promised]
         world.log.close()
 
 

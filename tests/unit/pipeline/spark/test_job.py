@@ -89,6 +89,9 @@ def test_a_stop_while_the_tasks_load_their_state_is_no_error(path):
     job = job_with(path, Cancelled())
     job.prepare()
     job.run()
+    assert job._stopping.is_set(), "a task was asked for its state"
+    assert path.store.dead_letters() == []
+    assert path.ledger().accepted == 0
 
 
 def test_without_its_jvm_the_driver_ends_instead_of_trying_again(path, build):
