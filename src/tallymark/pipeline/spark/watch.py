@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from tallymark.role.loop import Background, Wait
+
 logger = logging.getLogger("tallymark.pipeline")
 
 LOOK_EVERY_S = 2.0
@@ -34,28 +36,26 @@ class Watch:
     ) -> None:
         self._executors, self._cancel, self._stopping = executors, cancel, stopping
         self._patience_s, self._every_s, self._clock = patience_s, every_s, clock
-        self._left = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="executors", daemon=True)
+        self._background = Background(self._watch, name="executors", join_s=10.0)
         self._in_vain = False
 
     def __enter__(self) -> "Watch":
-        self._thread.start()
+        self._background.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._left.set()
-        self._thread.join(10.0)
+        self._background.__exit__(kind, error, trace)
         if self._in_vain:
             raise NoExecutors(
                 f"no executor for {self._patience_s:g} s: the cluster is full, or its master does not know this driver"
                 " any more; starting again"
             ) from error
 
-    def _watch(self) -> None:
+    def _watch(self, wait: Wait) -> None:
         seen = self._clock()
-        while not self._left.wait(self._every_s):
+        while not wait(self._every_s):
             if self._stopping.is_set():
                 self._cancel()  # a job that waits for executors sees no signal
             elif self._executors():
