@@ -72,13 +72,15 @@ def _folds(cassandra: Cassandra, series: int) -> tuple[Run, Run, Run]:
         ("127.0.0.1",), cassandra.port, "bench", name, (), "", "quorum", shards=16, timeout_s=60.0, user="", password=""
     )
     store = CassandraStore(address, pause_s=0)
-    meter = store.put_meter(Meter("views", ("view",), by=("video",), compute=("count", "sum", "min", "max")), now_ms=0)
+    meter = store.registry.put_meter(
+        Meter("views", ("view",), by=("video",), compute=("count", "sum", "min", "max")), now_ms=0
+    )
     runs = []
     for batch, first_minute in enumerate((0, MINUTES, MINUTES)):
         rows = _rows(meter.meter_id, series * MINUTES, first_minute)
         body = deltas.encode(deltas.from_rows(rows))
         ledger = Ledger(accepted=1, counted=1)
-        store.apply([StretchResult(Stretch(0, batch, batch + 1), "log", 2, (2,), body, ledger)], now_ms=0)
+        store.sink.apply([StretchResult(Stretch(0, batch, batch + 1), "log", 2, (2,), body, ledger)], now_ms=0)
         runs.append(_timed(lambda: _fold_all(store)))
     store.close()
     return runs[0], runs[1], runs[2]
@@ -87,7 +89,7 @@ def _folds(cassandra: Cassandra, series: int) -> tuple[Run, Run, Run]:
 def _fold_all(store: CassandraStore) -> int:
     rows = 0
     while True:
-        folded = store.fold(most_points=FOLD_ROWS)
+        folded = store.upkeep.fold(most_points=FOLD_ROWS)
         rows += folded.points
         if not folded.more:
             return rows

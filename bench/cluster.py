@@ -97,7 +97,7 @@ def _count(conditions: Conditions, running: Servers, partitions: int) -> list[Fi
     work = pipeline.fill_log(conditions, settings, claimed=CLAIMED)
     store = pipeline.store_with(settings, METERS_ONE)
     for partition, offset in work.begin.items():
-        store.begin(work.identity, partition, offset)
+        store.sink.begin(work.identity, partition, offset)
     with _driver(running, settings) as driver:
         _await(store, driver, work.warm)
         warm = pipeline.ledger(store)

@@ -70,7 +70,7 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
                 told = _send(conditions, port, load, seconds)
             told |= _check(conditions, port, told["journal"])
             store = open_store(settings)
-            with store.snapshot() as snapshot:
+            with store.snapshots.take() as snapshot:
                 lag = snapshot.lag(since_ms=begun_ms)
             store.close()
             if lag is None:

@@ -100,14 +100,14 @@ def count(conditions: Conditions, work: Work, meters: Sequence[dict[str, Any]], 
     settings.log_folder.symlink_to(work.log_folder)
     store = store_with(settings, meters)
     for partition, offset in work.begin.items():
-        store.begin(work.identity, partition, offset)
+        store.sink.begin(work.identity, partition, offset)
     with tallymark(settings.folder, "pipeline") as tree:
         await_counted(store, tree, work.warm)
-        warm, batches = ledger(store), store.journal_end()
+        warm, batches = ledger(store), store.snapshots.journal_end()
         cpu, begun = tree.cpu_s_by_kind(), time.monotonic()
         await_counted(store, tree, len(work.events))
         used, wall = used_between(cpu, tree.cpu_s_by_kind()), time.monotonic() - begun
-    after, batches = ledger(store), store.journal_end() - batches
+    after, batches = ledger(store), store.snapshots.journal_end() - batches
     store.close()
     counted = after.accepted - warm.accepted
     exact = after.counted == work.events.distinct and after.missing == 0
@@ -165,12 +165,12 @@ def _small_batches(conditions: Conditions) -> Figure:
 def store_with(settings: Settings, meters: Sequence[dict[str, Any]]) -> Store:
     store = open_store(settings)
     for meter in meters:
-        store.put_meter(from_mapping(meter), now_ms=1)
+        store.registry.put_meter(from_mapping(meter), now_ms=1)
     return store
 
 
 def ledger(store: Store) -> Ledger:
-    with store.snapshot() as snapshot:
+    with store.snapshots.take() as snapshot:
         return sum(snapshot.ledger().values(), Ledger())
 
 

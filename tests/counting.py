@@ -33,7 +33,7 @@ class CountingPath:
         return outcome.offset
 
     def put_meter(self, **definition) -> None:
-        self.store.put_meter(from_mapping(definition), now_ms=1)
+        self.store.registry.put_meter(from_mapping(definition), now_ms=1)
 
     def job(self, store=None) -> Job:
         return Job(self.settings, self.spark, store or self.store, threading.Event())
@@ -61,7 +61,7 @@ class CountingPath:
             self._running = None
 
     def ledger(self) -> Ledger:
-        with self.store.snapshot() as snapshot:
+        with self.store.snapshots.take() as snapshot:
             return sum(snapshot.ledger().values(), Ledger())
 
     def wait_for(self, accepted: int) -> None:
@@ -71,9 +71,9 @@ class CountingPath:
         assert not self.errors, self.errors
 
     def total(self, meter: str = "events", **where: str) -> int:
-        with self.store.snapshot() as snapshot:
+        with self.store.snapshots.take() as snapshot:
             found = snapshot.read(
-                self.store.meter(meter),
+                self.store.registry.meter(meter),
                 where={key: [value] for key, value in where.items()},
                 by=[],
                 start_s=None,

@@ -18,7 +18,6 @@ from tallymark.store.model import (
     LetterSummary,
     LiveMeters,
     RegisteredMeter,
-    StretchResult,
     label_column,
 )
 from tallymark.store.protocol import TooManyRows, UnknownMeter
@@ -38,86 +37,20 @@ class FakeStore:
         self.letters: dict[tuple[str, str], int] = {}
         self.kept: list[DeadLetter] = []
         self.last_dead_ms: dict[tuple[str, str], int] = {}
-        self.heard: dict[str, tuple[int, dict[str, Any]]] = {}
         self.journal_reads = 0
         self.failure: Exception | None = None
-
-    # Registry
-
-    def live_meters(self) -> LiveMeters:
-        return LiveMeters(self.versions, tuple(self.meters()))
-
-    def meters(self) -> list[RegisteredMeter]:
-        return list(self.registered.values())
-
-    def meter(self, name: str) -> RegisteredMeter:
-        if name not in self.registered:
-            raise UnknownMeter(name)
-        return self.registered[name]
-
-    def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
-        before = self.registered.get(meter.name)
-        if before is None or before.meter != meter:
-            self.versions += 1
-            version = 1 if before is None else before.version + 1
-            self.registered[meter.name] = RegisteredMeter(self.versions, version, meter, now_ms)
-        return self.registered[meter.name]
-
-    def delete_meter(self, name: str, *, now_ms: int) -> None:
-        del self.registered[name]
-
-    def break_meter(self, name: str, why: str, *, missed: int = 0) -> None:
-        self.registered[name] = replace(self.registered[name], broken=why, missed=missed)
-
-    def resume_meter(self, name: str) -> RegisteredMeter:
-        self.registered[name] = replace(self.registered[name], broken=None)
-        return self.registered[name]
-
-    def gaps(self, meter_id: int) -> list[Gap]:
-        return [Gap(0, 10, 20, each.missed) for each in self.meters() if each.meter_id == meter_id and each.missed]
-
-    # Sink
-
-    def applied(self, log_identity: str) -> dict[int, int]:
-        return dict(self.positions)
-
-    def apply(self, results: Sequence[StretchResult], *, now_ms: int) -> list[StretchResult]:
-        raise NotImplementedError("use count()")
+        self.registry = FakeRegistry(self)
+        self.snapshots = FakeSnapshots(self)
+        self.dead_letters = FakeDeadLetters(self)
+        self.heartbeats = FakeHeartbeats()
 
     def count(self, meter: str, *rows: tuple[tuple[str, ...], int, Sequence[float | None]]) -> None:
         """One batch: (labels, bucket_s, values of its events; None is an event without a value)."""
         registered = self.registered[meter]
         self.journal.append((len(self.journal) + 1, deltas.from_rows([_row(registered, *row) for row in rows])))
 
-    # Reading
-
-    @contextmanager
-    def snapshot(self) -> Iterator["FakeSnapshot"]:
-        if self.failure:
-            raise self.failure
-        yield FakeSnapshot(self)
-
-    def journal_since(self, sequence: int) -> list[tuple[int, pl.DataFrame]]:
-        self.journal_reads += 1
-        return [entry for entry in self.journal if entry[0] > sequence]
-
-    def journal_end(self) -> int:
-        return self.journal[-1][0] if self.journal else 0
-
-    def dead_letters(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]:
-        return [*enumerate(self.kept, start=1)][::-1][:limit]
-
-    def list_dead_letters(
-        self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
-    ) -> list[LetterSummary]:
-        return [
-            LetterSummary.of(number, letter)
-            for number, letter in self.dead_letters(limit=1_000_000)
-            if (not hops or letter.hop in hops) and (not reasons or letter.reason in reasons)
-        ][:limit]
-
-    def dead_letter(self, letter_id: int) -> DeadLetter | None:
-        return self.kept[letter_id - 1] if 0 < letter_id <= len(self.kept) else None
+    def break_meter(self, name: str, why: str, *, missed: int = 0) -> None:
+        self.registered[name] = replace(self.registered[name], broken=why, missed=missed)
 
     def bury(self, letter: DeadLetter) -> None:
         self.kept.append(letter)
@@ -125,20 +58,98 @@ class FakeStore:
         self.letters[kind] = self.letters.get(kind, 0) + letter.events
         self.last_dead_ms[kind] = letter.at_ms
 
-    def dead_letter_counts(self) -> dict[tuple[str, str], int]:
-        return self.letters
-
-    def last_dead_letters_ms(self) -> dict[tuple[str, str], int]:
-        return self.last_dead_ms
-
-    def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
-        self.heard[role] = (now_ms, dict(facts))
-
-    def beats(self) -> dict[str, tuple[int, dict[str, Any]]]:
-        return self.heard
-
     def close(self) -> None:
         pass
+
+
+class FakeRegistry:
+    def __init__(self, store: FakeStore) -> None:
+        self._store = store
+
+    def live_meters(self) -> LiveMeters:
+        return LiveMeters(self._store.versions, tuple(self.meters()))
+
+    def meters(self) -> list[RegisteredMeter]:
+        return list(self._store.registered.values())
+
+    def meter(self, name: str) -> RegisteredMeter:
+        if name not in self._store.registered:
+            raise UnknownMeter(name)
+        return self._store.registered[name]
+
+    def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+        known = self._store.registered
+        before = known.get(meter.name)
+        if before is None or before.meter != meter:
+            self._store.versions += 1
+            version = 1 if before is None else before.version + 1
+            known[meter.name] = RegisteredMeter(self._store.versions, version, meter, now_ms)
+        return known[meter.name]
+
+    def delete_meter(self, name: str, *, now_ms: int) -> None:
+        del self._store.registered[name]
+
+    def resume_meter(self, name: str) -> RegisteredMeter:
+        resumed = self._store.registered[name] = replace(self._store.registered[name], broken=None)
+        return resumed
+
+    def gaps(self, meter_id: int) -> list[Gap]:
+        return [Gap(0, 10, 20, each.missed) for each in self.meters() if each.meter_id == meter_id and each.missed]
+
+
+class FakeDeadLetters:
+    def __init__(self, store: FakeStore) -> None:
+        self._store = store
+
+    def newest(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]:
+        return [*enumerate(self._store.kept, start=1)][::-1][:limit]
+
+    def search(
+        self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
+    ) -> list[LetterSummary]:
+        return [
+            LetterSummary.of(number, letter)
+            for number, letter in self.newest(limit=1_000_000)
+            if (not hops or letter.hop in hops) and (not reasons or letter.reason in reasons)
+        ][:limit]
+
+    def get(self, letter_id: int) -> DeadLetter | None:
+        return self._store.kept[letter_id - 1] if 0 < letter_id <= len(self._store.kept) else None
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        return self._store.letters
+
+    def last_ms(self) -> dict[tuple[str, str], int]:
+        return self._store.last_dead_ms
+
+
+class FakeHeartbeats:
+    def __init__(self) -> None:
+        self._heard: dict[str, tuple[int, dict[str, Any]]] = {}
+
+    def beat(self, role: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
+        self._heard[role] = (now_ms, dict(facts))
+
+    def beats(self) -> dict[str, tuple[int, dict[str, Any]]]:
+        return self._heard
+
+
+class FakeSnapshots:
+    def __init__(self, store: FakeStore) -> None:
+        self._store = store
+
+    @contextmanager
+    def take(self) -> Iterator["FakeSnapshot"]:
+        if self._store.failure:
+            raise self._store.failure
+        yield FakeSnapshot(self._store)
+
+    def journal_since(self, sequence: int) -> list[tuple[int, pl.DataFrame]]:
+        self._store.journal_reads += 1
+        return [entry for entry in self._store.journal if entry[0] > sequence]
+
+    def journal_end(self) -> int:
+        return self._store.journal[-1][0] if self._store.journal else 0
 
 
 class FakeSnapshot:

@@ -36,7 +36,7 @@ class Service:
         self.store = open_store(self.settings)
         self.log = logs.open_writer(self.settings, "events")
         self.identity = logs.open_reader(self.settings, "events").identity
-        self.views = self.store.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=1)
+        self.views = self.store.registry.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=1)
         self.offset = 0
         for role in ("collector", "pipeline", "keeper"):
             self.settings.run_folder.mkdir(exist_ok=True)
@@ -82,13 +82,13 @@ class Service:
         result = StretchResult(
             Stretch(0, self.offset, self.offset + 1),
             self.identity,
-            self.store.live_meters().revision,
+            self.store.registry.live_meters().revision,
             (1, self.views.meter_id),
             deltas.encode(deltas.from_rows(rows)),
             Ledger(accepted=total + duplicate, counted=total, duplicate=duplicate),
             received={now_ms - 120: total},
         )
-        self.store.apply([result], now_ms=now_ms)
+        self.store.sink.apply([result], now_ms=now_ms)
         self.offset += 1
 
 

@@ -41,7 +41,7 @@ def test_it_folds_rolls_takes_in_letters_and_stops_cleanly(tmp_path: Path) -> No
     with_letters = open_writer(settings, "dead")
     row = (1, "view", two_hours_ago, 5, 0, None, None, None, None, None)
     rows = deltas.from_rows([row])
-    store.apply(
+    store.sink.apply(
         [StretchResult(Stretch(0, 0, 5), "log", 1, (1,), deltas.encode(rows), Ledger(accepted=5, counted=5))], now_ms=0
     )
     letter = DeadLetter("collector", "bad_time", "why", 1, b"{}", 7)
@@ -51,10 +51,10 @@ def test_it_folds_rolls_takes_in_letters_and_stops_cleanly(tmp_path: Path) -> No
         [sys.executable, "-c", PROGRAM, str(tmp_path)], env=os.environ | {"POLARS_MAX_THREADS": "1"}
     )
     try:
-        until(lambda: store.marks().folded == 1 and store.marks().rolled[HOUR_S] > two_hours_ago)
-        until(lambda: [found for _, found in store.dead_letters()] == [letter])
-        until(lambda: store.beats().get("keeper", (0, {}))[1].get("folded") == 1)
-        assert store.beats()["keeper"][1] | {"hours_through": 0, "days_through": 0} == {
+        until(lambda: store.upkeep.marks().folded == 1 and store.upkeep.marks().rolled[HOUR_S] > two_hours_ago)
+        until(lambda: [found for _, found in store.dead_letters.newest()] == [letter])
+        until(lambda: store.heartbeats.beats().get("keeper", (0, {}))[1].get("folded") == 1)
+        assert store.heartbeats.beats()["keeper"][1] | {"hours_through": 0, "days_through": 0} == {
             "folded": 1,
             "hours_through": 0,
             "days_through": 0,
@@ -71,8 +71,8 @@ def test_it_folds_rolls_takes_in_letters_and_stops_cleanly(tmp_path: Path) -> No
     finally:
         keeper.kill()
         keeper.wait()
-    with store.snapshot() as snapshot:
-        events = store.meter("events")
+    with store.snapshots.take() as snapshot:
+        events = store.registry.meter("events")
         total = snapshot.read(events, where={"event": ["view"]}, by=(), start_s=None, end_s=None, step_s=None)
         assert total["n"].item() == 5
     with_letters.close()

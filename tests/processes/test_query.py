@@ -32,7 +32,7 @@ class Service:
         self.log = logs.open_writer(self.settings, "events")
         self.identity = logs.open_reader(self.settings, "events").identity
         self.offset = 0
-        self.views = self.store.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=1)
+        self.views = self.store.registry.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=1)
         self.place = self.settings.run_folder / "query.json"
         self.process = subprocess.Popen([sys.executable, "-c", SERVE, str(folder), "127.0.0.1"], stderr=subprocess.PIPE)
         await_(self.place.exists)
@@ -60,10 +60,10 @@ class Service:
             ]
         )
         stretch = Stretch(0, self.offset, self.offset + 1)
-        revision = self.store.live_meters().revision
+        revision = self.store.registry.live_meters().revision
         ledger = Ledger(accepted=total, counted=total)
         result = StretchResult(stretch, self.identity, revision, (self.views.meter_id,), deltas.encode(frame), ledger)
-        self.store.apply([result], now_ms=int(time.time() * 1000))
+        self.store.sink.apply([result], now_ms=int(time.time() * 1000))
         self.offset += 1
 
     def close(self) -> None:
@@ -109,10 +109,10 @@ def test_answers_do_not_change_when_the_keeper_folds(service):
     questions = [f"{question}{'&' if '?' in question else '?'}consistency=fresh" for question in questions]
     before = [{**service.ask(question), "freshness": None} for question in questions]
     assert before[-1]["value"] == {"count": 10}
-    assert service.store.fold(most_points=100).points > 0
-    while service.store.fold(most_points=100).points:
+    assert service.store.upkeep.fold(most_points=100).points > 0
+    while service.store.upkeep.fold(most_points=100).points:
         pass
-    assert service.store.marks().folded == service.store.journal_end()
+    assert service.store.upkeep.marks().folded == service.store.snapshots.journal_end()
     assert [{**service.ask(question), "freshness": None} for question in questions] == before
 
 

@@ -64,7 +64,7 @@ def test_batches_cut_small_give_the_same_counts(path, build):
     path.start()
     path.wait_for(60)
     assert path.total() == 42
-    assert path.store.journal_end() >= 10
+    assert path.store.snapshots.journal_end() >= 10
 
 
 class DiesOnce:
@@ -78,10 +78,10 @@ class DiesOnce:
 
     def apply(self, results, *, now_ms):
         if self._died:
-            return self._store.apply(results, now_ms=now_ms)
+            return self._store.sink.apply(results, now_ms=now_ms)
         self._died = True
         if self._committed:
-            self._store.apply(results, now_ms=now_ms)
+            self._store.sink.apply(results, now_ms=now_ms)
         raise OSError("the store went away")
 
 
@@ -111,26 +111,26 @@ def test_a_new_meter_counts_from_the_next_batch_without_a_restart(path, build):
     path.append(views(build, range(4, 10)))
     path.wait_for(10)
     assert path.total("views") == 6
-    meter = path.store.meter("views")
-    assert path.store.live_from(meter.meter_id) == {0: 1}
+    meter = path.store.registry.meter("views")
+    assert path.store.registry.live_from(meter.meter_id) == {0: 1}
 
 
 def test_a_meter_that_fails_is_stopped_at_the_second_attempt_and_can_be_resumed(path, build):
-    bad = path.store.put_meter(Meter("bad", ("view",), compute=("sum",), decimals=400), now_ms=1).meter_id
+    bad = path.store.registry.put_meter(Meter("bad", ("view",), compute=("sum",), decimals=400), now_ms=1).meter_id
     path.append(views(build, range(4)))
     path.start()
     path.wait_for(4)
     path.append(views(build, range(4, 10)))
     path.wait_for(10)
     assert path.total() == 10
-    meter = path.store.meter("bad")
+    meter = path.store.registry.meter("bad")
     assert meter.broken is not None
     assert meter.missed == 10
-    assert path.store.gaps(bad) == [Gap(0, 0, 2, 10)]
-    path.store.resume_meter("bad")
+    assert path.store.registry.gaps(bad) == [Gap(0, 0, 2, 10)]
+    path.store.registry.resume_meter("bad")
     path.append(views(build, range(10, 13)))
     path.wait_for(13)
-    assert (path.total(), path.store.meter("bad").missed) == (13, 13)  # it was tried, and failed again
+    assert (path.total(), path.store.registry.meter("bad").missed) == (13, 13)  # it was tried, and failed again
 
 
 def test_a_frame_that_no_longer_decodes_is_a_dead_letter_with_its_position(path, build):
@@ -140,7 +140,7 @@ def test_a_frame_that_no_longer_decodes_is_a_dead_letter_with_its_position(path,
     path.start()
     path.wait_for(9)
     assert path.total() == 4
-    ((_, letter),) = path.store.dead_letters()
+    ((_, letter),) = path.store.dead_letters.newest()
     assert (letter.hop, letter.reason, letter.offset, letter.events, letter.raw) == (
         "pipeline",
         "undecodable",
@@ -164,10 +164,10 @@ def test_a_frame_of_a_newer_version_stops_its_partition_alone_and_is_not_buried(
     path.append(views(build, range(103, 105)), partition=1)
     path.wait_for(7)
     why = f"partition 0 stands still at offset {offset}: frame version b'2'; this release reads b'1': upgrade it"
-    build.wait_until(lambda: path.store.beats()["pipeline"][1].get("blocked") == [why])
-    assert path.store.dead_letters() == []
+    build.wait_until(lambda: path.store.heartbeats.beats()["pipeline"][1].get("blocked") == [why])
+    assert path.store.dead_letters.newest() == []
     assert path.total() == 7
-    assert path.store.applied(path.writer.identity)[0] == offset, "the next version goes on there"
+    assert path.store.sink.applied(path.writer.identity)[0] == offset, "the next version goes on there"
 
 
 def test_a_record_that_kills_its_task_is_found_and_buried_and_the_others_are_counted(path, build):
@@ -179,7 +179,7 @@ def test_a_record_that_kills_its_task_is_found_and_buried_and_the_others_are_cou
     path.start(job)
     path.wait_for(15)
     assert path.total() == 13
-    ((_, letter),) = path.store.dead_letters()
+    ((_, letter),) = path.store.dead_letters.newest()
     assert (letter.reason, letter.partition, letter.offset, letter.events) == ("kills_its_task", 0, 3, 2)
     # Claims are lost and must be caught up over the buried record, which would kill again.
     path.stop()
@@ -224,6 +224,6 @@ def test_a_record_damaged_on_disk_is_reported_with_its_events_and_the_others_are
     path.start()
     path.wait_for(8)
     assert path.total() == 6
-    ((_, letter),) = path.store.dead_letters()
+    ((_, letter),) = path.store.dead_letters.newest()
     assert (letter.reason, letter.partition, letter.offset, letter.events) == ("damaged", 0, 2, 2)
     assert path.ledger().missing == 0

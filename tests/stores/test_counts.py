@@ -80,7 +80,7 @@ class Counting(RuleBasedStateMachine):
         self.store = self.open_store()
         self.asked = 0
         self.meters: dict[str, RegisteredMeter] = {
-            meter.name: self.store.put_meter(meter, now_ms=0) for meter in (VIEWS, MONEY)
+            meter.name: self.store.registry.put_meter(meter, now_ms=0) for meter in (VIEWS, MONEY)
         }
         self.reference = Reference()
         self.events = dict.fromkeys(self.meters, 0)
@@ -96,7 +96,7 @@ class Counting(RuleBasedStateMachine):
             if part:
                 batch.append(self._stretch(partition, start, part))
                 start += len(part)
-        assert self.store.apply(batch, now_ms=self.now_s * 1000) == batch
+        assert self.store.sink.apply(batch, now_ms=self.now_s * 1000) == batch
         self.reference.apply(batch)
         for name, *_ in events:
             self.events[name] += 1
@@ -106,16 +106,16 @@ class Counting(RuleBasedStateMachine):
     @rule(data=st.data())
     def replay(self, data: st.DataObject) -> None:
         old = data.draw(st.lists(st.sampled_from(self.history), max_size=3))
-        assert self.store.apply(old, now_ms=self.now_s * 1000) == []
+        assert self.store.sink.apply(old, now_ms=self.now_s * 1000) == []
 
     @rule(most_points=st.sampled_from([1, 5, 1000]))
     def fold(self, most_points: int) -> None:
-        self.store.fold(most_points=most_points)
+        self.store.upkeep.fold(most_points=most_points)
 
     @rule(slices=st.integers(1, 40), slice_series=st.sampled_from([1, 3, 1000]))
     def roll(self, slices: int, slice_series: int) -> None:
         for _ in range(slices):
-            if not self.store.roll(now_ms=self.now_s * 1000, delay_s=120, slice_series=slice_series):
+            if not self.store.upkeep.roll(now_ms=self.now_s * 1000, delay_s=120, slice_series=slice_series):
                 break
 
     @rule(minutes=st.sampled_from([1, 7, 60, 1440]))
@@ -124,8 +124,8 @@ class Counting(RuleBasedStateMachine):
 
     @rule()
     def prune(self) -> None:
-        self.store.prune(now_ms=self.now_s * 1000, journal_keep_ms=0, letter_bytes=0)
-        self.store.checkpoint()
+        self.store.upkeep.prune(now_ms=self.now_s * 1000, journal_keep_ms=0, letter_bytes=0)
+        self.store.upkeep.checkpoint()
 
     @rule()
     def reopen(self) -> None:
@@ -135,14 +135,14 @@ class Counting(RuleBasedStateMachine):
     @invariant()
     def answers_are_exact(self) -> None:
         """All questions, or where that takes long some, in turn."""
-        with self.store.snapshot() as snapshot:
+        with self.store.snapshots.take() as snapshot:
             for number in range(self.asked, self.asked + self.look_at):
                 self._look(snapshot, *QUESTIONS[number % len(QUESTIONS)])
         self.asked += self.look_at
 
     @invariant()
     def every_grain_gives_the_same_sum(self) -> None:
-        with self.store.snapshot() as snapshot:
+        with self.store.snapshots.take() as snapshot:
             for meter in list(self.meters.values())[: max(1, self.look_at // 12)]:
                 sums = [
                     columns.merge(snapshot.read(meter, where={}, by=by, start_s=None, end_s=None, step_s=step_s), [])
@@ -155,7 +155,7 @@ class Counting(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
-            with self.store.snapshot() as snapshot:
+            with self.store.snapshots.take() as snapshot:
                 for question in QUESTIONS:
                     self._look(snapshot, *question)
             self.store.close()

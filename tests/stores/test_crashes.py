@@ -60,42 +60,42 @@ def late(meter_id: int) -> StretchResult:
 
 
 def apply_late(store: Store, meter_id: int) -> None:
-    store.apply([late(meter_id)], now_ms=0)
+    store.sink.apply([late(meter_id)], now_ms=0)
 
 
 def roll_slice(store: Store, now_s: int) -> bool:
-    return store.roll(now_ms=now_s * 1000, delay_s=120, slice_series=1)
+    return store.upkeep.roll(now_ms=now_s * 1000, delay_s=120, slice_series=1)
 
 
 def roll_all(store: Store, slice_series: int = 3) -> None:
-    while store.roll(now_ms=(DAY + DAY_S + 120) * 1000, delay_s=120, slice_series=slice_series):
+    while store.upkeep.roll(now_ms=(DAY + DAY_S + 120) * 1000, delay_s=120, slice_series=slice_series):
         pass
 
 
 def half_rolled(store: Store) -> None:
     """The first day is rolled, the hour before noon in progress."""
-    views = store.put_meter(VIEWS, now_ms=0)
-    store.apply([before(views.meter_id)], now_ms=0)
-    store.fold(most_points=1000)
-    while store.marks().rolled[HOUR_S] < NOON - HOUR_S:
+    views = store.registry.put_meter(VIEWS, now_ms=0)
+    store.sink.apply([before(views.meter_id)], now_ms=0)
+    store.upkeep.fold(most_points=1000)
+    while store.upkeep.marks().rolled[HOUR_S] < NOON - HOUR_S:
         roll_slice(store, NOON + HOUR_S + 120)
     roll_slice(store, NOON + 120)
 
 
 def fold_all(store: Store, most_points: int = 1) -> None:
-    while store.fold(most_points=most_points).more:
+    while store.upkeep.fold(most_points=most_points).more:
         pass
 
 
 def half_folded(store: Store) -> None:
     in_journal(store)
-    store.fold(most_points=1)
-    store.fold(most_points=1)
+    store.upkeep.fold(most_points=1)
+    store.upkeep.fold(most_points=1)
 
 
 def in_journal(store: Store) -> None:
     half_rolled(store)
-    apply_late(store, store.meter("views").meter_id)
+    apply_late(store, store.registry.meter("views").meter_id)
 
 
 # Each grain, the sum over all series, the label index, series named in full, and steps that no grain divides.
@@ -117,8 +117,8 @@ QUESTIONS: list[dict[str, Any]] = [
 def assert_exact(store: Store, questions: list[dict[str, Any]], *batches: StretchResult) -> None:
     reference = Reference()
     reference.apply(batches)
-    meter = store.meter("views")
-    with store.snapshot() as snapshot:
+    meter = store.registry.meter("views")
+    with store.snapshots.take() as snapshot:
         for question in questions:
             found = {row[:-WIDTH]: cell(*row[-WIDTH:]) for row in snapshot.read(meter, **question).rows()}
             expected = reference.read(meter, **question)
@@ -134,7 +134,7 @@ STEPS = pytest.mark.parametrize(
     ("prepare", "step", "counted_before"),
     [
         (half_rolled, apply_late, False),
-        (in_journal, lambda store, _: store.fold(most_points=1000), True),
+        (in_journal, lambda store, _: store.upkeep.fold(most_points=1000), True),
         (in_journal, lambda store, _: fold_all(store), True),
         (half_folded, lambda store, _: fold_all(store), True),
         (half_folded, lambda store, _: roll_all(store), True),
@@ -171,7 +171,7 @@ def test_a_crash_at_every_statement(
         name = f"crash-{statement}"
         stores.make(name, prepare)
         store = stores.open(name, fuse=fuse)
-        views = store.meter("views").meter_id
+        views = store.registry.meter("views").meter_id
         fuse.light(statement, lasting=lasting, after=after)
         with pytest.raises(died):
             step(store, views)
@@ -200,7 +200,7 @@ def test_an_answer_that_does_not_come_at_every_write(
         name = f"unanswered-{statement}"
         stores.make(name, prepare)
         store = stores.open(name, fuse=fuse)
-        views = store.meter("views").meter_id
+        views = store.registry.meter("views").meter_id
         fuse.light(statement, lasting=False, after=done, error=OperationTimedOut({}, "a node"))
         with contextlib.suppress(StoreUnreachable):  # or it was settled and went on
             step(store, views)
@@ -227,17 +227,17 @@ def asked(stores: Any, statement: int) -> list[dict[str, Any]]:
 
 def assert_goes_on(store: Store, *, counted_before: bool, questions: list[dict[str, Any]]) -> None:
     """What is there is exact, and so is all when the work is done again."""
-    applied = store.applied("log") == {0: 10}
+    applied = store.sink.applied("log") == {0: 10}
     assert applied or not counted_before
-    views = store.meter("views").meter_id
+    views = store.registry.meter("views").meter_id
     assert_exact(store, questions, before(views), *([late(views)] if applied else []))
     apply_late(store, views)
     fold_all(store, most_points=1000)
     roll_all(store, slice_series=1000)
     assert_exact(store, questions, before(views), late(views))
-    assert len(store.dead_letters()) == 2
-    assert store.marks().folded == store.journal_end()
-    assert store.marks().rolled[DAY_S] == DAY + DAY_S
+    assert len(store.dead_letters.newest()) == 2
+    assert store.upkeep.marks().folded == store.snapshots.journal_end()
+    assert store.upkeep.marks().rolled[DAY_S] == DAY + DAY_S
     store.close()
 
 
@@ -253,7 +253,7 @@ def crash_points(
     """The statements of this step at which to die."""
     stores.make("whole", prepare)
     store = stores.open("whole", fuse=fuse)
-    views = store.meter("views").meter_id
+    views = store.registry.meter("views").meter_id
     fuse.light(10**6)
     step(store, views)
     statements = 10**6 - fuse.left

@@ -11,7 +11,7 @@ MIDNIGHT = 1_700_006_400
 
 
 def test_it_is_the_same_in_every_grain_however_events_came(store):
-    meter = store.put_meter(Meter("level", ("level",), ("tank",), ("count", "last")), now_ms=0)
+    meter = store.registry.put_meter(Meter("level", ("level",), ("tank",), ("count", "last")), now_ms=0)
     # (tank, second of the day, value); the later ones of a batch are not later events.
     batches = [
         [("north", 30, 1.0), ("south", 90, 5.0)],
@@ -21,7 +21,7 @@ def test_it_is_the_same_in_every_grain_however_events_came(store):
     ]
 
     def last(step_s):
-        with store.snapshot() as snapshot:
+        with store.snapshots.take() as snapshot:
             frame = snapshot.read(meter, where={}, by=["tank"], start_s=None, end_s=None, step_s=step_s)
         keys = [label_column("tank"), *(["bucket_s"] if step_s else [])]
         return {key: FUNCTIONS["last"].value(row, None) for key, row in rows(frame, keys)}
@@ -33,12 +33,12 @@ def test_it_is_the_same_in_every_grain_however_events_came(store):
         ]
         body = deltas.encode(deltas.merge([deltas.from_rows(cells)]))
         ledger = Ledger(accepted=len(batch), counted=len(batch))
-        store.apply([StretchResult(Stretch(0, number, number + 1), "log", 1, (3,), body, ledger)], now_ms=0)
+        store.sink.apply([StretchResult(Stretch(0, number, number + 1), "log", 1, (3,), body, ledger)], now_ms=0)
         known = [event for each in batches[: number + 1] for event in each]
         work = (
             lambda: None,
-            lambda: store.fold(most_points=100),
-            lambda: store.roll(now_ms=(MIDNIGHT + DAY_S + HOUR_S) * 1000, delay_s=0, slice_series=100),
+            lambda: store.upkeep.fold(most_points=100),
+            lambda: store.upkeep.roll(now_ms=(MIDNIGHT + DAY_S + HOUR_S) * 1000, delay_s=0, slice_series=100),
         )
         for do in work:
             while getattr(result := do(), "more", result):

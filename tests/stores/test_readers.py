@@ -46,7 +46,7 @@ def watch(store: Store, finished: Callable[[], bool], answered: Callable[[], obj
 
     Every answer must equal the ledger of the same snapshot.
     """
-    meter = store.meter("views")
+    meter = store.registry.meter("views")
     answers, outdated, wrong = 0, 0, []
     while not finished():
         try:
@@ -61,7 +61,7 @@ def watch(store: Store, finished: Callable[[], bool], answered: Callable[[], obj
 
 def look(store: Store, meter: RegisteredMeter) -> list[str]:
     wrong = []
-    with store.snapshot() as snapshot:
+    with store.snapshots.take() as snapshot:
         expected = sum(ledger.counted for ledger in snapshot.ledger().values())
         for by, step_s in (((), None), ((), 60), ((), HOUR_S), (("video",), DAY_S)):
             answer = snapshot.read(meter, where={}, by=by, start_s=None, end_s=None, step_s=step_s)
@@ -74,23 +74,23 @@ def look(store: Store, meter: RegisteredMeter) -> list[str]:
 def work(store: Store, meter_id: int, pause: Callable[[], None]) -> None:
     """Applies, folds and rolls in small steps, as time goes on; pauses between two of them, at all stages."""
     for number in range(BATCHES):
-        store.apply([batch(number, meter_id)], now_ms=0)
+        store.sink.apply([batch(number, meter_id)], now_ms=0)
         if number % 3 == 2:
-            store.fold(most_points=100)
+            store.upkeep.fold(most_points=100)
         if number % 4 == 2:
             pause()
         now_s = MIDNIGHT + 10 * HOUR_S + number * 600
         for _ in range(4):
-            store.roll(now_ms=now_s * 1000, delay_s=120, slice_series=7)
+            store.upkeep.roll(now_ms=now_s * 1000, delay_s=120, slice_series=7)
         if number % 10 == 9:
-            store.prune(now_ms=10**15, journal_keep_ms=0, letter_bytes=0)
-            store.checkpoint()
+            store.upkeep.prune(now_ms=10**15, journal_keep_ms=0, letter_bytes=0)
+            store.upkeep.checkpoint()
 
 
 @pytest.mark.parametrize("stores", ["sqlite", "cassandra"], indirect=True)  # of one in memory nobody else can read
 def test_readers_never_see_a_delta_twice_or_not_at_all(stores: Any, tmp_path: Path) -> None:
     store = stores.open()
-    meter = store.put_meter(VIEWS, now_ms=0)
+    meter = store.registry.put_meter(VIEWS, now_ms=0)
     stop, told = tmp_path / "stop", tmp_path / "answers"
     told.touch()
     other = subprocess.Popen(
@@ -130,8 +130,8 @@ def test_readers_never_see_a_delta_twice_or_not_at_all(stores: Any, tmp_path: Pa
     finally:
         stop.touch()
         other.communicate(timeout=60)
-    assert store.marks().rolled[DAY_S] > MIDNIGHT - DAY_S
-    with store.snapshot() as snapshot:
+    assert store.upkeep.marks().rolled[DAY_S] > MIDNIGHT - DAY_S
+    with store.snapshots.take() as snapshot:
         total = snapshot.read(meter, where={}, by=(), start_s=None, end_s=None, step_s=None)
         assert total["n"].item() == BATCHES * BATCH, "what the readers compared was not nothing"
     assert len(found) == 3
@@ -155,41 +155,41 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("label", ["n", "sum", "min", "bucket_s", "series_id", "meter"])
 def test_a_label_may_be_called_like_a_column_of_the_store(store, label):
-    meter = store.put_meter(from_mapping({"name": "odd", "event": "view", "by": [label]}), now_ms=0)
+    meter = store.registry.put_meter(from_mapping({"name": "odd", "event": "view", "by": [label]}), now_ms=0)
     row = (meter.meter_id, "A", 60, 3, 0, None, None, None, None, None)
     blob = deltas.encode(deltas.from_rows([row]))
     result = StretchResult(Stretch(0, 0, 1), "log", 1, (meter.meter_id,), blob, Ledger(accepted=3, counted=3))
-    for step in (lambda: store.apply([result], now_ms=1), lambda: store.fold(most_points=10)):
+    for step in (lambda: store.sink.apply([result], now_ms=1), lambda: store.upkeep.fold(most_points=10)):
         step()
-        with store.snapshot() as snapshot:
+        with store.snapshots.take() as snapshot:
             found = snapshot.read(meter, where={label: ["A"]}, by=[label], start_s=None, end_s=None, step_s=60)
         assert [row[:9] for row in found.rows()] == [("A", 60, 3, 0, None, None, None, None, None)]
 
 
 def test_an_answer_is_put_together_from_many_parts(store, monkeypatch):
     monkeypatch.setattr(answer, "ROWS_AT_ONCE", 10)
-    meter = store.put_meter(Meter("views", ("view",), by=("video",)), now_ms=0)
+    meter = store.registry.put_meter(Meter("views", ("view",), by=("video",)), now_ms=0)
     rows = [(meter.meter_id, f"video {number}", 60, 1, 0) for number in range(95)]
     blob = deltas.encode(deltas.from_rows(rows))
     result = StretchResult(Stretch(0, 0, 1), "log", 1, (meter.meter_id,), blob, Ledger(accepted=95, counted=95))
-    store.apply([result], now_ms=1)
-    for step in (lambda: None, lambda: store.fold(most_points=1000)):
+    store.sink.apply([result], now_ms=1)
+    for step in (lambda: None, lambda: store.upkeep.fold(most_points=1000)):
         step()
-        with store.snapshot() as snapshot:
+        with store.snapshots.take() as snapshot:
             found = snapshot.read(meter, where={}, by=["video"], start_s=None, end_s=None, step_s=None)
         assert (found.height, found["n"].sum()) == (95, 95)
 
 
 def test_an_answer_that_is_too_long_is_broken_off(store, monkeypatch):
     monkeypatch.setattr(answer, "ROWS_AT_ONCE", 10)
-    meter = store.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=0)
+    meter = store.registry.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=0)
 
     def ask(most_rows, by=("video",), step_s=None):
-        with store.snapshot() as snapshot:
+        with store.snapshots.take() as snapshot:
             question = {"where": {}, "by": by, "start_s": None, "end_s": None, "step_s": step_s}
             return snapshot.read(meter, **question, most_rows=most_rows)
 
-    for start, step in ((0, lambda: None), (100, lambda: store.fold(most_points=10_000))):
+    for start, step in ((0, lambda: None), (100, lambda: store.upkeep.fold(most_points=10_000))):
         rows = [
             (meter.meter_id, f"v{video}\0{'KR' if video % 2 else 'DE'}", 60 * minute, 1, 0, *[None] * 5)
             for video in range(start, start + 100)
@@ -198,7 +198,7 @@ def test_an_answer_that_is_too_long_is_broken_off(store, monkeypatch):
         blob = deltas.encode(deltas.from_rows(rows))
         ledger = Ledger(accepted=300, counted=300)
         result = StretchResult(Stretch(0, start, start + 100), "log", 1, (meter.meter_id,), blob, ledger)
-        store.apply([result], now_ms=1)
+        store.sink.apply([result], now_ms=1)
         step()
         series = start + 100
         assert ask(series).height == series
@@ -210,25 +210,27 @@ def test_an_answer_that_is_too_long_is_broken_off(store, monkeypatch):
 
 def test_after_an_answer_was_broken_off_the_next_snapshot_is_a_new_one(store, monkeypatch):
     monkeypatch.setattr(answer, "ROWS_AT_ONCE", 1)
-    events = store.meter("events")
+    events = store.registry.meter("events")
     errors = []
     for number in range(3):
         rows = [(1, f"e{each}", 60, 1, 0, *[None] * 5) for each in range(5)]
         blob = deltas.encode(deltas.from_rows(rows))
         ledger = Ledger(accepted=5, counted=5)
-        store.apply([StretchResult(Stretch(0, number, number + 1), "log", 1, (1,), blob, ledger)], now_ms=1)
-        store.fold(most_points=1000)
-        with store.snapshot() as snapshot:
+        store.sink.apply([StretchResult(Stretch(0, number, number + 1), "log", 1, (1,), blob, ledger)], now_ms=1)
+        store.upkeep.fold(most_points=1000)
+        with store.snapshots.take() as snapshot:
             found = snapshot.read(events, where={}, by=("event",), start_s=None, end_s=None, step_s=None)
             assert found["n"].to_list() == [number + 1] * 5
         # Kept, as a log record or a debugger would: what its traceback holds must not hold the file.
-        with pytest.raises(TooManyRows) as error, store.snapshot() as snapshot:
+        with pytest.raises(TooManyRows) as error, store.snapshots.take() as snapshot:
             snapshot.read(events, where={}, by=("event",), start_s=None, end_s=None, step_s=None, most_rows=2)
         errors.append(error)
 
 
 def test_values_of_one_minute_that_come_in_several_folds_add_up(store):
-    money = store.put_meter(Meter("money", ("sale",), compute=("count", "sum", "min", "max"), decimals=2), now_ms=0)
+    money = store.registry.put_meter(
+        Meter("money", ("sale",), compute=("count", "sum", "min", "max"), decimals=2), now_ms=0
+    )
     values = [  # exact_high, exact_low, min and max: none, nearly a carry, the carry, a debt
         (None, None, None, None),
         (0, 2**32 - 1, 7.0, 7.0),
@@ -240,30 +242,30 @@ def test_values_of_one_minute_that_come_in_several_folds_add_up(store):
         blob = deltas.encode(deltas.from_rows([row]))
         ledger = Ledger(accepted=1, counted=1)
         result = StretchResult(Stretch(0, number, number + 1), "log", 1, (money.meter_id,), blob, ledger)
-        store.apply([result], now_ms=1)
-        assert store.fold(most_points=10).points > 0
-    with store.snapshot() as snapshot:
+        store.sink.apply([result], now_ms=1)
+        assert store.upkeep.fold(most_points=10).points > 0
+    with store.snapshots.take() as snapshot:
         found = snapshot.read(money, where={}, by=(), start_s=None, end_s=None, step_s=60)
     assert [row[:8] for row in found.rows()] == [(60, 4, 3, None, 0, 5, 3.0, 9.0)]
 
 
 def test_series_are_found_by_one_of_their_labels(store: Store) -> None:
-    views = store.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=0)
+    views = store.registry.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=0)
     series = [deltas.SEPARATOR.join(labels) for labels in (("A", "KR"), ("B", "KR"), ("A", "US"))]
     rows = [(views.meter_id, each, 60, n, 0, *[None] * 5) for n, each in enumerate(series, start=1)]
     blob = deltas.encode(deltas.from_rows(rows))
     ledger = Ledger(accepted=6, counted=6)
-    store.apply([StretchResult(Stretch(0, 0, 6), "log", 1, (views.meter_id,), blob, ledger)], now_ms=1)
-    store.fold(most_points=100)
-    with store.snapshot() as snapshot:
+    store.sink.apply([StretchResult(Stretch(0, 0, 6), "log", 1, (views.meter_id,), blob, ledger)], now_ms=1)
+    store.upkeep.fold(most_points=100)
+    with store.snapshots.take() as snapshot:
         for label, value, n in (("country", "KR", 3), ("video", "A", 4), ("country", "US", 3), ("video", "B", 2)):
             found = snapshot.read(views, where={label: [value]}, by=(), start_s=None, end_s=None, step_s=None)
             assert found["n"].to_list() == [n]
 
 
 def test_an_unknown_label_is_refused_by_name(store: Store) -> None:
-    events = store.meter("events")
-    with store.snapshot() as snapshot, pytest.raises(StoreError, match="has no label video; it has event"):
+    events = store.registry.meter("events")
+    with store.snapshots.take() as snapshot, pytest.raises(StoreError, match="has no label video; it has event"):
         snapshot.read(events, where={"video": ["A"]}, by=(), start_s=None, end_s=None, step_s=None)
-    with store.snapshot() as snapshot, pytest.raises(StoreError, match="not a whole minute"):
+    with store.snapshots.take() as snapshot, pytest.raises(StoreError, match="not a whole minute"):
         snapshot.read(events, where={}, by=(), start_s=30, end_s=None, step_s=None)

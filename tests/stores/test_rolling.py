@@ -12,27 +12,27 @@ MIDNIGHT = 20_000 * DAY_S
 
 def count(store: Store, *events: tuple[str, int]) -> None:
     """Applies and folds one event for each (series, time)."""
-    start = store.applied("log").get(0, 0)
+    start = store.sink.applied("log").get(0, 0)
     cells = [(1, series, time_s // 60 * 60, 1, 0, None, None, None, None, None) for series, time_s in events]
     frame = deltas.merge([deltas.from_rows(cells)])
     ledger = Ledger(accepted=len(events), counted=len(events))
     stretch = Stretch(0, start, start + len(events))
-    store.apply([StretchResult(stretch, "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)
-    store.fold(most_points=1000)
+    store.sink.apply([StretchResult(stretch, "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)
+    store.upkeep.fold(most_points=1000)
 
 
 def roll(store: Store, now_s: int, *, slices: int | None = None, slice_series: int = 1) -> None:
     done = 0
     while slices is None or done < slices:
-        if not store.roll(now_ms=now_s * 1000, delay_s=120, slice_series=slice_series):
+        if not store.upkeep.roll(now_ms=now_s * 1000, delay_s=120, slice_series=slice_series):
             return
         done += 1
 
 
 def sums(store: Store) -> list[int]:
     """Of minutes, hours, days and all time, over all series and series by series."""
-    events = store.meter("events")
-    with store.snapshot() as snapshot:
+    events = store.registry.meter("events")
+    with store.snapshots.take() as snapshot:
         return [
             snapshot.read(events, where={}, by=by, start_s=None, end_s=None, step_s=step_s)["n"].sum()
             for step_s in (60, HOUR_S, DAY_S, None)
@@ -49,27 +49,27 @@ def test_a_late_delta_into_an_empty_hour_before_the_one_in_progress(store: Store
     count(store, ("a", MIDNIGHT + 10 * HOUR_S), ("b", MIDNIGHT + 10 * HOUR_S))
     later = MIDNIGHT + 11 * HOUR_S + 120
     roll(store, later, slices=2)
-    assert store.marks().rolled[HOUR_S] == MIDNIGHT + 10 * HOUR_S
+    assert store.upkeep.marks().rolled[HOUR_S] == MIDNIGHT + 10 * HOUR_S
     count(store, ("a", MIDNIGHT + 9 * HOUR_S), ("b", MIDNIGHT + 9 * HOUR_S))
     assert sums(store) == [5] * 8
     roll(store, later)
-    assert store.marks().rolled[HOUR_S] == MIDNIGHT + 11 * HOUR_S
+    assert store.upkeep.marks().rolled[HOUR_S] == MIDNIGHT + 11 * HOUR_S
     assert sums(store) == [5] * 8
 
 
 def test_a_late_delta_into_a_quiet_day_whose_hours_have_passed(store: Store) -> None:
     roll(store, MIDNIGHT + 10 * HOUR_S + 120)
-    assert store.marks().rolled[HOUR_S] == MIDNIGHT + 10 * HOUR_S
+    assert store.upkeep.marks().rolled[HOUR_S] == MIDNIGHT + 10 * HOUR_S
     count(store, ("a", MIDNIGHT + 8 * HOUR_S))
     roll(store, MIDNIGHT + 2 * DAY_S)
-    assert store.marks().rolled[DAY_S] > MIDNIGHT
+    assert store.upkeep.marks().rolled[DAY_S] > MIDNIGHT
     assert sums(store) == [1] * 8
 
 
 def test_a_late_delta_into_a_rolled_day(store: Store) -> None:
     count(store, ("a", MIDNIGHT + 8 * HOUR_S))
     roll(store, MIDNIGHT + 2 * DAY_S)
-    assert store.marks().rolled[DAY_S] > MIDNIGHT
+    assert store.upkeep.marks().rolled[DAY_S] > MIDNIGHT
     for late in (("a", MIDNIGHT + 8 * HOUR_S), ("b", MIDNIGHT + 9 * HOUR_S)):
         count(store, late)
     assert sums(store) == [3] * 8
@@ -80,7 +80,7 @@ def test_a_series_made_while_its_hour_is_being_rolled(store: Store) -> None:
     roll(store, MIDNIGHT + HOUR_S + 120, slices=1, slice_series=2)  # of three: a, b and the sum
     count(store, ("c", MIDNIGHT), ("a", MIDNIGHT))
     roll(store, MIDNIGHT + HOUR_S + 120)
-    assert store.marks().rolled[HOUR_S] == MIDNIGHT + HOUR_S
+    assert store.upkeep.marks().rolled[HOUR_S] == MIDNIGHT + HOUR_S
     assert sums(store) == [4] * 8
 
 
@@ -88,22 +88,22 @@ def test_a_series_made_while_its_hour_is_being_rolled(store: Store) -> None:
 def test_an_hour_is_rolled_when_its_delay_has_passed(store: Store, delay: int) -> None:
     count(store, ("a", MIDNIGHT))
     roll(store, MIDNIGHT + HOUR_S + 120 + delay)
-    assert (store.marks().rolled[HOUR_S] >= MIDNIGHT + HOUR_S) is (delay == 0)
+    assert (store.upkeep.marks().rolled[HOUR_S] >= MIDNIGHT + HOUR_S) is (delay == 0)
 
 
 def test_marks_never_go_back_with_the_clock(store: Store) -> None:
     count(store, ("a", MIDNIGHT))
     roll(store, MIDNIGHT + 5 * HOUR_S)
-    marks = store.marks()
+    marks = store.upkeep.marks()
     assert marks.rolled[HOUR_S] == MIDNIGHT + 4 * HOUR_S
     roll(store, MIDNIGHT)
-    assert store.marks() == marks
+    assert store.upkeep.marks() == marks
 
 
 def test_an_event_from_the_future_waits_for_its_hour(store: Store) -> None:
     count(store, ("a", MIDNIGHT + 30 * DAY_S), ("a", MIDNIGHT))
     roll(store, MIDNIGHT + 2 * HOUR_S)
-    assert store.marks().rolled[HOUR_S] == MIDNIGHT + HOUR_S
+    assert store.upkeep.marks().rolled[HOUR_S] == MIDNIGHT + HOUR_S
     count(store, ("a", MIDNIGHT + HOUR_S))
     assert sums(store) == [3] * 8
     roll(store, MIDNIGHT + 40 * DAY_S)

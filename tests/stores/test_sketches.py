@@ -20,7 +20,7 @@ def meter(store: Store, monkeypatch: pytest.MonkeyPatch) -> RegisteredMeter:
     """One that keeps a sketch, whatever functions there are."""
     function = Function(lambda _: ("n", columns.SKETCH), lambda row, _: row.n, lambda _: [])
     monkeypatch.setitem(FUNCTIONS, "slots", function)
-    return store.put_meter(Meter("latency", ("call",), ("server",), ("count", "slots")), now_ms=0)
+    return store.registry.put_meter(Meter("latency", ("call",), ("server",), ("count", "slots")), now_ms=0)
 
 
 def batch(meter: RegisteredMeter, start: int, *rows: tuple[str, int, dict[int, int] | None]) -> StretchResult:
@@ -36,7 +36,7 @@ def batch(meter: RegisteredMeter, start: int, *rows: tuple[str, int, dict[int, i
 def assert_exact(store: Store, meter: RegisteredMeter, batches: list[StretchResult]) -> None:
     reference = Reference()
     reference.apply(batches)
-    with store.snapshot() as snapshot:
+    with store.snapshots.take() as snapshot:
         for by in ((), ("server",)):
             for where in ({}, {"server": ["web-1"]}):
                 for step_s in (None, MINUTE_S, HOUR_S, DAY_S):
@@ -56,26 +56,26 @@ def test_they_merge_wherever_they_lie(store, meter):
         batch(meter, 3, ("web-1", DAY_S, {5: 1})),
     ]
     for number, each in enumerate(batches):
-        store.apply([each], now_ms=0)
+        store.sink.apply([each], now_ms=0)
         assert_exact(store, meter, batches[: number + 1])
         if number != 2:
-            while store.fold(most_points=1).more:
+            while store.upkeep.fold(most_points=1).more:
                 pass
             assert_exact(store, meter, batches[: number + 1])
-            while store.roll(now_ms=(MIDNIGHT + DAY_S + HOUR_S) * 1000, delay_s=0, slice_series=1):
+            while store.upkeep.roll(now_ms=(MIDNIGHT + DAY_S + HOUR_S) * 1000, delay_s=0, slice_series=1):
                 pass
             assert_exact(store, meter, batches[: number + 1])
-    assert store.marks().rolled[DAY_S] == MIDNIGHT + DAY_S
+    assert store.upkeep.marks().rolled[DAY_S] == MIDNIGHT + DAY_S
 
 
 def test_a_meter_that_asks_for_none_reads_none(store, meter):
-    plain = store.put_meter(Meter("calls", ("call",), ("server",)), now_ms=0)
+    plain = store.registry.put_meter(Meter("calls", ("call",), ("server",)), now_ms=0)
     both = [batch(meter, 0, ("web-1", 0, {3: 1})), batch(plain, 1, ("web-1", 0, {3: 1}))]
-    store.apply(both[:1], now_ms=0)
-    store.apply(both[1:], now_ms=0)
-    for work in (lambda: None, lambda: store.fold(most_points=100)):
+    store.sink.apply(both[:1], now_ms=0)
+    store.sink.apply(both[1:], now_ms=0)
+    for work in (lambda: None, lambda: store.upkeep.fold(most_points=100)):
         work()
-        with store.snapshot() as snapshot:
+        with store.snapshots.take() as snapshot:
             for asked, has_sketch in ((meter, True), (plain, False)):
                 row = snapshot.read(asked, where={}, by=[], start_s=None, end_s=None, step_s=None)
                 assert (row["n"].item(), row[columns.SKETCH].item() is not None) == (1, has_sketch)

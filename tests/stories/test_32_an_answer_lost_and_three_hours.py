@@ -41,8 +41,8 @@ class Path:
         assert not accepted.refusals
         ((number, payload),) = frame.frames(columns.batch([accepted]))
         self.log.append([Outgoing(0, payload, number)])
-        start, end = self.store.applied("memory").get(0, 0), self.log.positions()[0].synced
-        meters = self.store.live_meters()
+        start, end = self.store.sink.applied("memory").get(0, 0), self.log.positions()[0].synced
+        meters = self.store.registry.live_meters()
         history = LogHistory(self.log, 0)
         with Claims(self.folder, 0, start=start, end=end, horizon_ms=HORIZON_MS, history=history) as claims:
             counted = count(self.log.read(0, start, end), claims=claims, meters=meters.meters)
@@ -56,15 +56,15 @@ class Path:
             received=counted.received,
             dead=counted.dead,
         )
-        self.store.apply([result], now_ms=now_ms)
+        self.store.sink.apply([result], now_ms=now_ms)
 
     def total(self) -> int:
         question = {"where": {}, "by": [], "start_s": None, "end_s": None, "step_s": None}
-        with self.store.snapshot() as snapshot:
-            return int(snapshot.read(self.store.meter("events"), **question)["n"].sum())
+        with self.store.snapshots.take() as snapshot:
+            return int(snapshot.read(self.store.registry.meter("events"), **question)["n"].sum())
 
     def ledger(self) -> Ledger:
-        with self.store.snapshot() as snapshot:
+        with self.store.snapshots.take() as snapshot:
             return sum(snapshot.ledger().values(), Ledger())
 
 
@@ -94,7 +94,7 @@ def test_what_nobody_can_tell_is_kept_whole_and_not_counted(path):
     path.at(NOON_MS + 3 * HOUR_MS, view("a", resent=NOON_MS), view("b"))
     assert path.total() == 1
     assert path.ledger().aside == 1
-    ((_, letter),) = path.store.dead_letters()
+    ((_, letter),) = path.store.dead_letters.newest()
     assert (letter.reason, letter.events) == (MAYBE_DUPLICATE, 1)
     (kept,) = columns.rows(frame.decode(letter.raw))
     assert (kept["id"], kept["time"], kept["resent"], kept["props"]) == ("a", NOON_MS, NOON_MS, {"video": "A"})

@@ -50,23 +50,26 @@ def read(snapshot: Snapshot, meter: RegisteredMeter, question: Question) -> list
 
 def everything(store: Store, asked: Sequence[Question]) -> dict[str, Any]:
     """The answers to these questions, and all else that a user can see."""
-    with store.snapshot() as snapshot:
-        found = [{**question, "rows": read(snapshot, store.meter(question["meter"]), question)} for question in asked]
+    with store.snapshots.take() as snapshot:
+        found = [
+            {**question, "rows": read(snapshot, store.registry.meter(question["meter"]), question)}
+            for question in asked
+        ]
         ledger = {str(partition): asdict(terms) for partition, terms in sorted(snapshot.ledger().items())}
         applied = {str(partition): following for partition, following in sorted(snapshot.applied().items())}
         lag = snapshot.lag(since_ms=0)
-    counts = store.dead_letter_counts()
+    counts = store.dead_letters.counts()
     return {
         "answers": found,
-        "meters": [_meter(store, each) for each in store.meters()],
+        "meters": [_meter(store, each) for each in store.registry.meters()],
         "ledger": ledger,
         "applied": applied,
         "lag": None if lag is None else asdict(lag),
-        "heartbeats": {role: list(beat) for role, beat in sorted(store.beats().items())},
-        "buried": {partition: sorted(store.buried(int(partition))) for partition in applied},
+        "heartbeats": {role: list(beat) for role, beat in sorted(store.heartbeats.beats().items())},
+        "buried": {partition: sorted(store.sink.buried(int(partition))) for partition in applied},
         "letter_counts": sorted([hop, reason, events] for (hop, reason), events in counts.items()),
-        "last_letters_ms": sorted([*kind, last_ms] for kind, last_ms in store.last_dead_letters_ms().items()),
-        "letters": [_letter(store, each.letter_id) for each in store.list_dead_letters(limit=1_000)],
+        "last_letters_ms": sorted([*kind, last_ms] for kind, last_ms in store.dead_letters.last_ms().items()),
+        "letters": [_letter(store, each.letter_id) for each in store.dead_letters.search(limit=1_000)],
     }
 
 
@@ -78,13 +81,15 @@ def _meter(store: Store, registered: RegisteredMeter) -> dict[str, Any]:
         "created_ms": registered.created_ms,
         "broken": registered.broken,
         "missed": registered.missed,
-        "live_from": sorted(map(list, store.live_from(meter_id).items())),
-        "broken_since": sorted([partition, *since] for partition, since in store.broken_since(meter_id).items()),
-        "gaps": [list(asdict(gap).values()) for gap in store.gaps(meter_id)],
+        "live_from": sorted(map(list, store.registry.live_from(meter_id).items())),
+        "broken_since": sorted(
+            [partition, *since] for partition, since in store.registry.broken_since(meter_id).items()
+        ),
+        "gaps": [list(asdict(gap).values()) for gap in store.registry.gaps(meter_id)],
     }
 
 
 def _letter(store: Store, letter_id: int) -> dict[str, Any]:
-    letter = store.dead_letter(letter_id)
+    letter = store.dead_letters.get(letter_id)
     assert letter is not None
     return {"id": letter_id, **asdict(letter), "raw": base64.b64encode(letter.raw).decode()}

@@ -71,13 +71,13 @@ class Product:
             cached.cache_clear()
 
     def put_meter(self, definition: Definition, *, now_ms: int) -> None:
-        self.store.put_meter(from_mapping(definition.mapping), now_ms=now_ms)
+        self.store.registry.put_meter(from_mapping(definition.mapping), now_ms=now_ms)
 
     def delete_meter(self, name: str, *, now_ms: int) -> None:
-        self.store.delete_meter(name, now_ms=now_ms)
+        self.store.registry.delete_meter(name, now_ms=now_ms)
 
     def resume_meter(self, name: str) -> None:
-        self.store.resume_meter(name)
+        self.store.registry.resume_meter(name)
 
     def append(self, partition: int, received_ms: int, events: Sequence[Event]) -> None:
         accepted = _validated(events, received_ms)
@@ -95,18 +95,18 @@ class Product:
             self._append("dead", each.record)
 
     def apply(self, *, now_ms: int, breaks: Mapping[str, int] | None = None) -> None:
-        applied = self.store.applied(self._log.identity)
+        applied = self.store.sink.applied(self._log.identity)
         ends = {partition: at.synced for partition, at in self._log.positions().items()}
         stretches = [Stretch(partition, applied.get(partition, 0), end) for partition, end in ends.items()]
-        broken = {self.store.meter(name).meter_id: partition for name, partition in (breaks or {}).items()}
+        broken = {self.store.registry.meter(name).meter_id: partition for name, partition in (breaks or {}).items()}
         self._batches += 1
         results = [self._count(stretch, broken) for stretch in stretches if stretch.start < stretch.end]
-        assert self.store.apply(results, now_ms=now_ms) == results
+        assert self.store.sink.apply(results, now_ms=now_ms) == results
 
     def bury(self, partition: int, *, now_ms: int) -> None:
-        at = self.store.applied(self._log.identity)[partition]
+        at = self.store.sink.applied(self._log.identity)[partition]
         buried = burial(Stretch(partition, at, at + 1), RuntimeError("the worker is gone"), self._log)
-        assert self.store.apply([buried], now_ms=now_ms) == [buried]
+        assert self.store.sink.apply([buried], now_ms=now_ms) == [buried]
 
     def take_in_letters(self) -> None:
         while take_in_letters(self.store, self._dead):
@@ -114,33 +114,33 @@ class Product:
 
     def fold(self, *, most_points: int = 100_000, slices: int | None = None) -> None:
         if slices is None:
-            while self.store.fold(most_points=most_points).more:
+            while self.store.upkeep.fold(most_points=most_points).more:
                 pass
         else:
-            assert all(self.store.fold(most_points=most_points).more for _ in range(slices))
+            assert all(self.store.upkeep.fold(most_points=most_points).more for _ in range(slices))
 
     def roll(self, *, now_ms: int, slices: int | None = None) -> None:
         done = 0
-        while done != slices and self.store.roll(now_ms=now_ms, delay_s=ROLL_DELAY_S, slice_series=SLICE_SERIES):
+        while done != slices and self.store.upkeep.roll(now_ms=now_ms, delay_s=ROLL_DELAY_S, slice_series=SLICE_SERIES):
             done += 1
         assert slices is None or done == slices
 
     def prune(self, *, now_ms: int) -> None:
-        assert self.store.prune(now_ms=now_ms, journal_keep_ms=3_600_000, letter_bytes=1_000_000).journal
+        assert self.store.upkeep.prune(now_ms=now_ms, journal_keep_ms=3_600_000, letter_bytes=1_000_000).journal
 
     def beat(self, role: str, *, now_ms: int) -> None:
-        self.store.beat(role, {"pid": 1}, now_ms=now_ms)
+        self.store.heartbeats.beat(role, {"pid": 1}, now_ms=now_ms)
 
     def _count(self, stretch: Stretch, broken: Mapping[int, int]) -> StretchResult:
         """As a task counts it; meters in `broken` fail in the partition that is named with them."""
-        live = self.store.live_meters()
+        live = self.store.registry.live_meters()
         failing = {meter: WHY for meter, partition in broken.items() if partition == stretch.partition}
         counting = tuple(each for each in live.meters if each.meter_id not in failing)
         stopped = (*live.broken, *(each for each in live.meters if each.meter_id in failing))
         # Every other batch brings its deltas itself, so that a journal has both kinds of entries.
         is_deposited = self._deposits is not None and self._batches % 2 == 0
         plan = dataclasses.replace(self._plan, store=self._deposits) if is_deposited else self._plan
-        skip = frozenset(self.store.buried(stretch.partition))
+        skip = frozenset(self.store.sink.buried(stretch.partition))
         encoded = count_task(Task(stretch, plan, LiveMeters(live.revision, counting, stopped), skip))
         return dataclasses.replace(msgspec.msgpack.decode(encoded, type=StretchResult), broken=failing)
 

@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import sqlite3
 from functools import partial
 
 from tallymark.commands.command import Command, CommandFailed
@@ -27,6 +26,7 @@ def _run(arguments: argparse.Namespace, *, role: str) -> int:
     settings = read_settings(arguments, section=role)
     from tallymark.log.protocol import LogError
     from tallymark.store.protocol import StoreError
+    from tallymark.store.sqlite.failures import FileError
 
     service = importlib.import_module(f"tallymark.{role}.service")
     try:
@@ -35,7 +35,7 @@ def _run(arguments: argparse.Namespace, *, role: str) -> int:
         return int(service.run(settings))
     except (LogError, StoreError, RoleBusy) as error:
         raise CommandFailed(str(error)) from error
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, FileError) as error:
         raise CommandFailed(
             f"cannot work in the data folder {settings.folder}: {error}; fix that, or choose another with --data"
         ) from error

@@ -137,9 +137,19 @@ class _Up:
 
     def _leave_s(self, role: str) -> float:
         """What a role of a cluster needs longer: to be left alone by others, and to hear from brokers that are away."""
-        if role == "collector" and self._settings.log.kind == "kafka":
+        if role == "collector" and self._shares_log():
             return LEAVE_S + 2 * self._settings.log.delivery_timeout_s
-        return LEAVE_S if role == "query" and self._settings.store.kind == "cassandra" else 0.0
+        return LEAVE_S if role == "query" and self._shares_store() else 0.0
+
+    def _shares_log(self) -> bool:
+        from tallymark.log.address import address  # here, as below: most commands need neither
+
+        return address(self._settings, "events").is_shared
+
+    def _shares_store(self) -> bool:
+        from tallymark.store.address import address
+
+        return address(self._settings).is_shared
 
     def _require_port(self) -> None:
         """After the folder's lock is taken: the same folder is the better explanation for a port in use."""
@@ -191,7 +201,7 @@ class _Up:
 
     def _is_drained(self) -> bool:
         """The public port is closed by now, so the query service is asked at its own."""
-        if self._settings.log.kind != "local" or self._roles != ROLES:
+        if self._shares_log() or self._roles != ROLES:
             return True  # others work on, and others send
         try:
             place = self._settings.run_folder / f"{file_stem('query', self._settings.instance)}.json"

@@ -85,10 +85,10 @@ def _refused_in_part(store: Store, dead: LogView) -> int | None:
     if identity is None:
         return None
     try:
-        position = store.letters_position(identity)
+        position = store.dead_letters.position(identity)
         for _ in range(MOST_READS):
-            counts = store.dead_letter_counts()
-            before, position = position, store.letters_position(identity)
+            counts = store.dead_letters.counts()
+            before, position = position, store.dead_letters.position(identity)
             if before == position:
                 break
     except (WrongLog, StoreUnreachable):

@@ -41,7 +41,7 @@ class Rates:
         self._stopped.set()
 
     def take(self) -> None:
-        with self._evidence.store.snapshot() as snapshot:
+        with self._evidence.store.snapshots.take() as snapshot:
             ledger, applied = sum(snapshot.ledger().values(), Ledger()), snapshot.applied()
         accepted = intake(ledger, applied, self._evidence.events).accepted
         if accepted is not None:  # else it is unknown, and the chart has a gap

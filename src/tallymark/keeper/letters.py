@@ -10,7 +10,7 @@ from tallymark import telemetry
 from tallymark.keeper.streams import Stream
 from tallymark.log.protocol import LogDamaged, LogReader, Record
 from tallymark.store.model import DeadLetter, Stretch
-from tallymark.store.protocol import Upkeep
+from tallymark.store.protocol import DeadLetters
 
 logger = logging.getLogger(__name__)
 
@@ -20,26 +20,26 @@ MAX_BYTES = 4_000_000
 _decoder = msgspec.msgpack.Decoder(list[DeadLetter])
 
 
-def take_in_letters(store: Upkeep, stream: Stream) -> bool:
+def take_in_letters(dead_letters: DeadLetters, stream: Stream) -> bool:
     """Takes in one stretch; True if more waits."""
     with stream.opened() as reader:
-        return False if reader is None else _take_in(store, reader)
+        return False if reader is None else _take_in(dead_letters, reader)
 
 
-def _take_in(store: Upkeep, reader: LogReader) -> bool:
-    start = _start(store, reader)
+def _take_in(dead_letters: DeadLetters, reader: LogReader) -> bool:
+    start = _start(dead_letters, reader)
     synced = reader.positions()[0].synced
     if start >= synced:
         return False
     end = reader.bounded_end(0, start, max_events=MAX_EVENTS, max_bytes=MAX_BYTES)
     letters = list(_letters(reader, start, end))
-    if store.add_letters(reader.identity, Stretch(0, start, end), letters):
+    if dead_letters.take_in(reader.identity, Stretch(0, start, end), letters):
         telemetry.KEEPER_LETTERS.inc(sum(letter.events for letter in letters))
     return end < synced
 
 
-def _start(store: Upkeep, reader: LogReader) -> int:
-    start, first = store.letters_position(reader.identity), reader.positions()[0].first
+def _start(dead_letters: DeadLetters, reader: LogReader) -> int:
+    start, first = dead_letters.position(reader.identity), reader.positions()[0].first
     if start >= first:
         return start
     logger.error(
@@ -50,7 +50,7 @@ def _start(store: Upkeep, reader: LogReader) -> int:
         first,
     )
     telemetry.KEEPER_LETTERS_LOST.inc(first - start)
-    store.add_letters(reader.identity, Stretch(0, start, first), [])
+    dead_letters.take_in(reader.identity, Stretch(0, start, first), [])
     return first
 
 

@@ -2,20 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from tallymark import telemetry
 from tallymark.keeper.streams import Stream
 from tallymark.log.protocol import LogReader
 from tallymark.settings import Settings
-from tallymark.store.protocol import Sink, Upkeep, WrongLog
+from tallymark.store.protocol import Store, Upkeep, WrongLog
 
 # Beyond the horizon: claims are rebuilt a little earlier than they must be.
 MARGIN_MS = 60_000
-
-
-class KeptStore(Sink, Upkeep, Protocol):
-    """What retention asks of the store."""
 
 
 Retain = Callable[[Path, Mapping[int, int]], int]
@@ -48,14 +43,14 @@ def keep_from(
     return kept
 
 
-def retain_events(store: KeptStore, stream: Stream, settings: Settings, now_ms: int, retain: Retain) -> None:
+def retain_events(store: Store, stream: Stream, settings: Settings, now_ms: int, retain: Retain) -> None:
     """Deletes segments of the events' stream that are neither young nor needed."""
     reader = stream.reader()
     if reader is None:
         return
-    applied = store.applied(reader.identity)
+    applied = store.sink.applied(reader.identity)
     # A power cut may take the store back to its last checkpoint: what it needs then must still be there.
-    if store.checkpoint():
+    if store.upkeep.checkpoint():
         kept = keep_from(
             reader,
             applied,
@@ -74,13 +69,13 @@ def drop_old_letters(stream: Stream, settings: Settings, drop_oldest: DropOldest
         telemetry.KEEPER_FREED_BYTES.labels("dead").inc(freed)
 
 
-def prune(store: Upkeep, settings: Settings, now_ms: int) -> None:
+def prune(upkeep: Upkeep, settings: Settings, now_ms: int) -> None:
     """Deletes folded entries of the journal that no follower waits for, and letters beyond their room."""
-    store.prune(
+    upkeep.prune(
         now_ms=now_ms, journal_keep_ms=settings.keeper.journal_keep_s * 1000, letter_bytes=settings.log.dead_bytes
     )
 
 
-def checkpoint(store: Upkeep) -> None:
+def checkpoint(upkeep: Upkeep) -> None:
     """Keeps the store's write-ahead log small; one that fails because of readers is made up for by the next."""
-    store.checkpoint()
+    upkeep.checkpoint()

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tallymark import log
+from tallymark import store as stores
 from tallymark.keeper import letters, points, retention
 from tallymark.keeper.duties import Duty, Rota
 from tallymark.keeper.streams import Stream
@@ -14,7 +15,6 @@ from tallymark.role import Role
 from tallymark.role.heartbeat import INTERVAL_S, Heartbeat
 from tallymark.role.lease_holder import LeaseHolder
 from tallymark.settings import Settings
-from tallymark.store import open_store
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.protocol import Store
 
@@ -25,19 +25,20 @@ FOLD_SHARE = 0.1
 
 def run(settings: Settings) -> int:
     """Keeps the store until it is told to stop, or stands by while another keeper does."""
-    with Role(settings, "keeper") as role, closing(open_store(settings)) as store:
+    with Role(settings, "keeper") as role, closing(stores.open_store(settings)) as store:
         lease = LeaseHolder(store, "keeper", name=role.heartbeat_name, lease_s=settings.keeper.lease_s)
-        heartbeat = Heartbeat(role.heartbeat_name, lambda: store)
+        heartbeat = Heartbeat(role.heartbeat_name, lambda: store.heartbeats)
         events = Stream(partial(log.open_reader, settings, "events"))
         dead = Stream(partial(log.open_reader, settings, "dead"))
         with closing(events), closing(dead):
             rota = make_rota(settings, store, events=events, dead=dead, lease=lease, heartbeat=heartbeat)
+            is_shared = stores.address(settings).is_shared
             role.announce()
             role.publish_metrics()
-            logger.info("keeping %s", settings.store_file if settings.store.kind == "sqlite" else settings.store.hosts)
+            logger.info("keeping %s", settings.store.hosts if is_shared else settings.store_file)
             with lease.kept():
                 rota.run(role.stopping)
-            if settings.store.kind != "sqlite":
+            if is_shared:
                 heartbeat.say_goodbye()
     return 0
 
@@ -53,14 +54,14 @@ def make_rota(
     rota = Rota(lease=lease)
     duties = [
         # Many series are folded less often: each of their points is then written once for more batches.
-        Duty("fold", keeping.fold_interval_s, lambda: points.fold(store, keeping), share=FOLD_SHARE),
+        Duty("fold", keeping.fold_interval_s, lambda: points.fold(store.upkeep, keeping), share=FOLD_SHARE),
         Duty("beat", INTERVAL_S, lambda: heartbeat.beat(facts(store, rota, standby=not lease.is_ours)), always=True),
-        Duty("letters", 1.0, lambda: letters.take_in_letters(store, dead)),
-        Duty("roll", 10.0, lambda: points.roll(store, keeping, now_ms())),
-        Duty("prune", 10.0, lambda: retention.prune(store, settings, now_ms())),
-        Duty("checkpoint", 15.0, lambda: retention.checkpoint(store)),
+        Duty("letters", 1.0, lambda: letters.take_in_letters(store.dead_letters, dead)),
+        Duty("roll", 10.0, lambda: points.roll(store.upkeep, keeping, now_ms())),
+        Duty("prune", 10.0, lambda: retention.prune(store.upkeep, settings, now_ms())),
+        Duty("checkpoint", 15.0, lambda: retention.checkpoint(store.upkeep)),
     ]
-    if settings.log.kind == "local":  # Kafka deletes what is old by itself
+    if not log.address(settings, "events").retains_by_itself:
         duties += [
             Duty("retain events", 60.0, lambda: retention.retain_events(store, events, settings, now_ms(), log.retain)),
             Duty("drop old letters", 5.0, lambda: retention.drop_old_letters(dead, settings, log.drop_oldest)),
@@ -72,7 +73,7 @@ def make_rota(
 
 def facts(store: Store, rota: Rota, *, standby: bool) -> dict[str, Any]:
     """What the keeper's heartbeat says: how far it has come, and what fails."""
-    marks = store.marks()
+    marks = store.upkeep.marks()
     return {
         "folded": marks.folded,
         "hours_through": marks.rolled[HOUR_S],

@@ -14,6 +14,8 @@ class LocalAddress:
 
     is_shared: ClassVar[bool] = False
     """whether several machines may use it at once"""
+    retains_by_itself: ClassVar[bool] = False
+    """whether it drops what is old without a keeper"""
     folder: str
     stream: str
 
@@ -29,6 +31,7 @@ class KafkaAddress:
     """A topic of a Kafka cluster."""
 
     is_shared: ClassVar[bool] = True
+    retains_by_itself: ClassVar[bool] = True
     brokers: tuple[str, ...]
     topic: str
     options: tuple[str, ...] = field(repr=False)

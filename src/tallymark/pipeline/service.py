@@ -101,7 +101,7 @@ def _lead(settings: Settings, role: Role, store: "Store", *, skip_lost: bool) ->
     """Wait for the right to count, then count until it is lost or the role is stopped."""
     from tallymark.role.lease_holder import LeaseHolder
 
-    heartbeat = Heartbeat(role.heartbeat_name, lambda: store)
+    heartbeat = Heartbeat(role.heartbeat_name, lambda: store.heartbeats)
     halt = threading.Event()
     lease = LeaseHolder(
         store,

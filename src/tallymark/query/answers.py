@@ -29,7 +29,7 @@ Labels = tuple[str, ...]
 
 def total(sources: Sources, question: Question) -> Computed:
     """One number per aggregate, over all time or over a range."""
-    with sources.store.snapshot() as snapshot:
+    with sources.store.snapshots.take() as snapshot:
         frame = _read(snapshot, question)
         fresh = _fresh(sources, snapshot)
     ((_, row),) = rows(frame, ())
@@ -42,7 +42,7 @@ def series(sources: Sources, question: Question) -> Computed:
     limits = sources.settings.query
     edges = question.edges
     assert edges is not None
-    with sources.store.snapshot() as snapshot:
+    with sources.store.snapshots.take() as snapshot:
         try:
             frame, left_out = _over_time(sources, snapshot, question, edges)
         except TooManyRows as error:
@@ -65,7 +65,7 @@ def series(sources: Sources, question: Question) -> Computed:
 
 def top(sources: Sources, question: Question) -> Computed:
     """The largest series by one aggregate; ties by label."""
-    with sources.store.snapshot() as snapshot:
+    with sources.store.snapshots.take() as snapshot:
         try:
             first, _ = _largest(snapshot, question)
         except TooManyRows:

@@ -89,7 +89,7 @@ def _asking(
     kind: str, summary: str, parameters: tuple[str, ...], sources: Sources, parse: Parse, compute: Compute
 ) -> Route:
     def answer(request: Request) -> Response | Future[Response]:
-        meter = known_meter(sources.store, request.arguments["name"])
+        meter = known_meter(sources.store.registry, request.arguments["name"])
         limits = sources.settings.query
         asked = parse(meter, request.pairs, now_ms=sources.clock_ms(), limits=limits)
         # A header that cannot be decoded is not from one of our collectors: then the answer is computed afresh.
@@ -107,7 +107,7 @@ def _asking(
 
 
 def _applied(store: Store) -> Positions:
-    with store.snapshot() as snapshot:
+    with store.snapshots.take() as snapshot:
         return snapshot.applied()
 
 
@@ -142,9 +142,9 @@ def _ready(sources: Sources, is_stopping: Callable[[], bool]) -> dict[str, Any]:
         raise Problem(503, "stopping", "the service is stopping; ask another one", headers={"retry-after": "1"})
     now_ms = sources.clock_ms()
     try:
-        with sources.store.snapshot() as snapshot:
+        with sources.store.snapshots.take() as snapshot:
             applied = snapshot.applied()
-        alive = roles(sources.settings.run_folder, sources.store.beats(), now_ms=now_ms)
+        alive = roles(sources.settings.run_folder, sources.store.heartbeats.beats(), now_ms=now_ms)
     except Exception as error:
         raise Problem(503, "not_ready", f"the store does not answer: {error}", headers={"retry-after": "1"}) from error
     return {

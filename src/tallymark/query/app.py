@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +19,7 @@ from tallymark.query.routes import Make, Request, Route, Routes
 from tallymark.query.sources import Sources
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import SnapshotOutdated, StoreError, StoreUnreachable
+from tallymark.store.sqlite.failures import FileAway
 
 THREADS = 4
 MOST_WAITING = 256
@@ -93,8 +93,8 @@ class Dispatcher:
         name = request.arguments["name"]
 
         def prepare() -> tuple[RegisteredMeter, Any, int]:
-            meter = known_meter(self._sources.store, name)
-            return meter, parsing.live(meter, request.pairs), self._sources.store.journal_end()
+            meter = known_meter(self._sources.store.registry, name)
+            return meter, parsing.live(meter, request.pairs), self._sources.store.snapshots.journal_end()
 
         meter, where, end = await self._in_thread(prepare)
         with self.follower.listen(name, where, since=_resume(request, end)) as listener:
@@ -152,7 +152,7 @@ def _problem(error: Exception, scope: Scope) -> Problem:
         return Problem(503, "busy", detail, headers={"retry-after": "1"})
     if isinstance(error, StoreError):
         return Problem(400, "refused", str(error))
-    if isinstance(error, sqlite3.OperationalError):
+    if isinstance(error, FileAway):
         logger.warning("%s %s: %s", scope.method, scope.path, error)
         return Problem(503, "store_away", f"the store does not answer: {error}", headers={"retry-after": "1"})
     logger.exception("%s %s?%s", scope.method, scope.path, scope.query_string)

@@ -36,12 +36,12 @@ def list_letters(sources: Sources, pairs: Pairs) -> dict[str, Any]:
     """The letters that are kept, newest first, and how many events each reason has ever had."""
     given = sort_out(pairs, allowed=("limit",), question="/v1/dlq", keys=tuple(FILTERS))
     store = sources.store
-    counts, last_ms = store.dead_letter_counts(), store.last_dead_letters_ms()
+    counts, last_ms = store.dead_letters.counts(), store.dead_letters.last_ms()
     _check(given, "hop", HOPS)
     _check(given, "reason", (*REASONS, *(reason for _, reason in counts)))
     limit = given.whole("limit", default=DEFAULT_LETTERS, most=MOST_LETTERS)
     hops, reasons = (given.where.get(name, ()) for name in FILTERS)
-    found = store.list_dead_letters(hops=hops, reasons=reasons, limit=limit)
+    found = store.dead_letters.search(hops=hops, reasons=reasons, limit=limit)
     return {
         "letters": [_summary(each) for each in found],
         "counts": [
@@ -57,7 +57,7 @@ def show_letter(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
     given = sort_out(pairs, allowed=("limit",), question=f"/v1/dlq/{name[:20]}")
     limit = given.whole("limit", default=DEFAULT_EVENTS, most=MOST_EVENTS)
     is_id = name.isascii() and name.isdigit() and len(name) <= 18
-    letter = sources.store.dead_letter(int(name)) if is_id else None
+    letter = sources.store.dead_letters.get(int(name)) if is_id else None
     if letter is None:
         raise Problem(404, "unknown_letter", _unknown(sources, name, is_id=is_id), letter=name[:20])
     return {**_summary(LetterSummary.of(int(name), letter)), **_content(letter, limit)}
@@ -116,7 +116,7 @@ def _check(given: Given, name: str, known: tuple[str, ...]) -> None:
 def _unknown(sources: Sources, name: str, *, is_id: bool) -> str:
     if not is_id:
         return f"{name[:40]!r} is not the number of a dead letter; `tallymark dlq list` shows them"
-    kept = sources.store.list_dead_letters(limit=1)
+    kept = sources.store.dead_letters.search(limit=1)
     if not kept:
         return f"there is no dead letter {name}; none are kept"
     return (

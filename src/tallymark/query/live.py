@@ -137,11 +137,11 @@ Wanted = tuple[str, Where, int]
 def news(store: Store, groups: Sequence[Wanted]) -> tuple[int, dict[Wanted, bytes | None]]:
     """(sequence read up to, text for each group): empty if nothing changed, None if the meter is gone."""
     start = min(sequence for _, _, sequence in groups)
-    batches = store.journal_since(start)
+    batches = store.snapshots.journal_since(start)
     if not batches:
-        return store.journal_end() if start > store.journal_end() else start, {}
+        return store.snapshots.journal_end() if start > store.snapshots.journal_end() else start, {}
     through = batches[-1][0]
-    meters = {registered.meter.name: registered for registered in store.meters()}
+    meters = {registered.meter.name: registered for registered in store.registry.meters()}
     texts: dict[Wanted, bytes | None] = {}
     for wanted in groups:
         name, where, since = wanted

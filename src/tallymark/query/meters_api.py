@@ -25,14 +25,14 @@ def known_meter(registry: Registry, name: str) -> RegisteredMeter:
 
 
 def list_meters(sources: Sources) -> dict[str, Any]:
-    return {"meters": [to_json(meter) for meter in sources.store.meters()]}
+    return {"meters": [to_json(meter) for meter in sources.store.registry.meters()]}
 
 
 def get_meter(sources: Sources, name: str) -> dict[str, Any]:
-    found = known_meter(sources.store, name)
+    found = known_meter(sources.store.registry, name)
     gaps = [
         {"partition": gap.partition, "start": gap.start, "end": gap.end, "missed": gap.missed}
-        for gap in sources.store.gaps(found.meter_id)
+        for gap in sources.store.registry.gaps(found.meter_id)
     ]
     return {**to_json(found), "gaps": gaps}
 
@@ -40,26 +40,26 @@ def get_meter(sources: Sources, name: str) -> dict[str, Any]:
 def put_meter(sources: Sources, name: str, body: bytes) -> tuple[int, dict[str, Any]]:
     """(status, answer): 201 for a new meter, 200 for a new version or no change."""
     meter = _definition(name, body)
-    before = {known.meter.name: known for known in sources.store.meters()}.get(name)
+    before = {known.meter.name: known for known in sources.store.registry.meters()}.get(name)
     if before is not None and before.built_in:
         if meter == before.meter:
             return 200, {**to_json(before), "note": "nothing changed"}
         raise _built_in(name, "redefined")
-    after = sources.store.put_meter(meter, now_ms=sources.clock_ms())
+    after = sources.store.registry.put_meter(meter, now_ms=sources.clock_ms())
     return (201 if before is None else 200), {**to_json(after), "note": _note(before, after)}
 
 
 def delete_meter(sources: Sources, name: str) -> dict[str, Any]:
-    gone = known_meter(sources.store, name)
+    gone = known_meter(sources.store.registry, name)
     if gone.built_in:
         raise _built_in(name, "deleted")
-    sources.store.delete_meter(name, now_ms=sources.clock_ms())
+    sources.store.registry.delete_meter(name, now_ms=sources.clock_ms())
     return {"deleted": name, "version": gone.version, "note": f"{name} stops counting from the next batch on"}
 
 
 def resume_meter(sources: Sources, name: str) -> dict[str, Any]:
-    before = known_meter(sources.store, name)
-    after = sources.store.resume_meter(name)
+    before = known_meter(sources.store.registry, name)
+    after = sources.store.registry.resume_meter(name)
     return {**to_json(after), "note": _resumed(before, after)}
 
 

@@ -65,7 +65,7 @@ async def _serve(settings: Settings, role: Role) -> None:
         role.publish_metrics()
         role.announce(f"{host}:{port}")
         if several:
-            heartbeat = Heartbeat(role.heartbeat_name, lambda: store)
+            heartbeat = Heartbeat(role.heartbeat_name, lambda: store.heartbeats)
             goodbyes.enter_context(heartbeat.in_background(lambda: {"address": f"{host}:{port}"}))
         logger.info("answering on http://%s:%d", host, port)
         stopped = asyncio.create_task(stop.wait())

@@ -208,6 +208,18 @@ class Snapshot(Protocol):
     def lag(self, *, since_ms: int) -> Lag | None: ...
 
 
+class Snapshots(Protocol):
+    """What questions are answered from."""
+
+    def take(self) -> AbstractContextManager[Snapshot]: ...
+
+    def journal_since(self, sequence: int) -> "list[tuple[int, pl.DataFrame]]":
+        """Applied batches after `sequence` in order, as (sequence, deltas): what `live` follows."""
+        ...
+
+    def journal_end(self) -> int: ...
+
+
 class Upkeep(Protocol):
     """What the keeper does. Every step may be broken off anywhere and done again, and never shows in an answer."""
 
@@ -221,14 +233,6 @@ class Upkeep(Protocol):
         """Rolls up one slice of a closed hour or day; False when nothing is due."""
         ...
 
-    def letters_position(self, log_identity: str) -> int:
-        """The next offset of the stream `dead` to take in."""
-        ...
-
-    def add_letters(self, log_identity: str, stretch: Stretch, found: Sequence[DeadLetter]) -> bool:
-        """Takes in the letters of a stretch of the stream `dead`, by the same rule as `Sink.apply`."""
-        ...
-
     def prune(self, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned: ...
 
     def checkpoint(self) -> bool:
@@ -236,24 +240,12 @@ class Upkeep(Protocol):
         ...
 
 
-class Store(Registry, Sink, Upkeep, Heartbeats, Protocol):
-    """Everything. A process opens one and may use it from several threads."""
+class DeadLetters(Protocol):
+    """What could not be counted: that of the pipeline's batches, and that of the log's stream `dead`."""
 
-    def snapshot(self) -> AbstractContextManager[Snapshot]: ...
+    def newest(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]: ...
 
-    def lease(self, role: str, holder: str, *, lease_s: float) -> Lease:
-        """The lease of `pipeline` or `keeper`. Where a file lock already makes a role alone, it is always had."""
-        ...
-
-    def journal_since(self, sequence: int) -> "list[tuple[int, pl.DataFrame]]":
-        """Applied batches after `sequence` in order, as (sequence, deltas): what `live` follows."""
-        ...
-
-    def journal_end(self) -> int: ...
-
-    def dead_letters(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]: ...
-
-    def list_dead_letters(
+    def search(
         self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
     ) -> list[LetterSummary]:
         """Those that are kept, newest first, of these hops and reasons (none named: of all).
@@ -263,16 +255,50 @@ class Store(Registry, Sink, Upkeep, Heartbeats, Protocol):
         """
         ...
 
-    def dead_letter(self, letter_id: int) -> DeadLetter | None:
+    def get(self, letter_id: int) -> DeadLetter | None:
         """None if there was none of that number, or it was dropped to save room."""
         ...
 
-    def dead_letter_counts(self) -> dict[tuple[str, str], int]:
+    def counts(self) -> dict[tuple[str, str], int]:
         """(hop, reason) -> events."""
         ...
 
-    def last_dead_letters_ms(self) -> dict[tuple[str, str], int]:
+    def last_ms(self) -> dict[tuple[str, str], int]:
         """(hop, reason) -> when the last such letter was found."""
+        ...
+
+    def position(self, log_identity: str) -> int:
+        """The next offset of the stream `dead` to take in."""
+        ...
+
+    def take_in(self, log_identity: str, stretch: Stretch, found: Sequence[DeadLetter]) -> bool:
+        """Takes in the letters of a stretch of the stream `dead`, by the same rule as `Sink.apply`."""
+        ...
+
+
+class Store(Protocol):
+    """All its parts. A process opens one and may use it from several threads."""
+
+    @property
+    def registry(self) -> Registry: ...
+
+    @property
+    def sink(self) -> Sink: ...
+
+    @property
+    def snapshots(self) -> Snapshots: ...
+
+    @property
+    def upkeep(self) -> Upkeep: ...
+
+    @property
+    def dead_letters(self) -> DeadLetters: ...
+
+    @property
+    def heartbeats(self) -> Heartbeats: ...
+
+    def lease(self, role: str, holder: str, *, lease_s: float) -> Lease:
+        """The lease of `pipeline` or `keeper`. Where a file lock already makes a role alone, it is always had."""
         ...
 
     def close(self) -> None: ...

@@ -44,10 +44,10 @@ def stretch(start: int, end: int, *, series: int = 1, minute_s: int = 60, partit
 
 def counts(store: CassandraStore) -> dict[str, int]:
     """By series, of all time; the sum over all series must be theirs."""
-    with store.snapshot() as snapshot:
+    with store.snapshots.take() as snapshot:
         question: dict[str, Any] = {"where": {}, "start_s": None, "end_s": None, "step_s": None}
-        found = snapshot.read(store.meter("events"), by=("event",), **question)
-        total = snapshot.read(store.meter("events"), by=(), **question)
+        found = snapshot.read(store.registry.meter("events"), by=("event",), **question)
+        total = snapshot.read(store.registry.meter("events"), by=(), **question)
     assert total["n"].sum() == found["n"].sum()
     return dict(zip(found["label.event"], found["n"], strict=True))
 

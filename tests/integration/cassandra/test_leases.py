@@ -73,21 +73,21 @@ def test_a_driver_that_slept_past_its_lease_writes_nothing_when_it_wakes(open_st
     clock = ManualClock()
     old, new = open_store(), open_store(clock=clock)
     assert old.lease("pipeline", "old", lease_s=10).take()
-    old.apply([build.stretch(0, 3)], now_ms=0)
+    old.sink.apply([build.stretch(0, 3)], now_ms=0)
     lease = new.lease("pipeline", "new", lease_s=10)
     assert not lease.take()
     clock.now += 11
     assert lease.take()
     for _ in range(2):
         with pytest.raises(LeaseLost, match=r"pipeline.*epoch 2, ours was 1"):
-            old.apply([build.stretch(3, 5)], now_ms=0)
+            old.sink.apply([build.stretch(3, 5)], now_ms=0)
     with pytest.raises(LeaseLost):
-        old.begin("log", 1, 7)
-    assert new.applied("log") == {0: 3}
-    assert (new.journal_end(), build.counts(new)) == (1, {"e0": 3})
-    new.apply([build.stretch(3, 4)], now_ms=0)
+        old.sink.begin("log", 1, 7)
+    assert new.sink.applied("log") == {0: 3}
+    assert (new.snapshots.journal_end(), build.counts(new)) == (1, {"e0": 3})
+    new.sink.apply([build.stretch(3, 4)], now_ms=0)
     with pytest.raises(LeaseLost):
-        old.apply([build.stretch(4, 5)], now_ms=0)
+        old.sink.apply([build.stretch(4, 5)], now_ms=0)
     assert build.counts(new) == {"e0": 4}
 
 
@@ -95,19 +95,19 @@ def test_a_keeper_that_slept_past_its_lease_neither_folds_nor_rolls(open_store: 
     clock = ManualClock()
     old, new = open_store(), open_store(clock=clock)
     assert old.lease("keeper", "old", lease_s=10).take()
-    old.apply([build.stretch(0, 3, series=4)], now_ms=0)
-    assert old.fold(most_points=2).more  # one slice written, the fold is under way
+    old.sink.apply([build.stretch(0, 3, series=4)], now_ms=0)
+    assert old.upkeep.fold(most_points=2).more  # one slice written, the fold is under way
     lease = new.lease("keeper", "new", lease_s=10)
     assert not lease.take()
     clock.now += 11
     assert lease.take()
-    before = new.marks()
+    before = new.upkeep.marks()
     with pytest.raises(LeaseLost, match="keeper"):
-        old.fold(most_points=100)
+        old.upkeep.fold(most_points=100)
     with pytest.raises(LeaseLost):
-        old.roll(now_ms=10**12, delay_s=0, slice_series=10)
-    assert new.marks() == before
+        old.upkeep.roll(now_ms=10**12, delay_s=0, slice_series=10)
+    assert new.upkeep.marks() == before
     assert build.counts(new) == {f"e{each}": 3 for each in range(4)}
-    assert not new.fold(most_points=100).more
-    assert new.marks().folded == 1
+    assert not new.upkeep.fold(most_points=100).more
+    assert new.upkeep.marks().folded == 1
     assert build.counts(new) == {f"e{each}": 3 for each in range(4)}

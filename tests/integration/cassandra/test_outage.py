@@ -23,17 +23,17 @@ def test_while_cassandra_is_paused_every_request_says_so_and_afterwards_all_go_o
 ) -> None:
     address = cassandras.address(cassandra.port, timeout_s=TIMEOUT_S)
     (store,) = _asked_until_answered(lambda: CassandraStore(address, pause_s=0), "the store is opened")
-    _asked_until_answered(lambda: store.apply([build.stretch(0, 2)], now_ms=0), "the first batch is applied")
-    _asked_until_answered(lambda: store.meter("events"), "the meters are read")
+    _asked_until_answered(lambda: store.sink.apply([build.stretch(0, 2)], now_ms=0), "the first batch is applied")
+    _asked_until_answered(lambda: store.registry.meter("events"), "the meters are read")
     caplog.clear()  # of what the driver says about a first connection that took too long
     with caplog.at_level(logging.WARNING):
         cassandra.pause()
         try:
             for step in (
-                lambda: store.apply([build.stretch(2, 5)], now_ms=0),
-                lambda: store.fold(most_points=10),
-                lambda: store.applied("log"),
-                lambda: store.snapshot().__enter__(),
+                lambda: store.sink.apply([build.stretch(2, 5)], now_ms=0),
+                lambda: store.upkeep.fold(most_points=10),
+                lambda: store.sink.applied("log"),
+                lambda: store.snapshots.take().__enter__(),
                 lambda: store.lease("keeper", "me", lease_s=10).take(),
             ):
                 with pytest.raises(
@@ -42,10 +42,12 @@ def test_while_cassandra_is_paused_every_request_says_so_and_afterwards_all_go_o
                     step()
         finally:
             cassandra.resume()
-        _asked_until_answered(lambda: store.apply([build.stretch(2, 5)], now_ms=0), "batches are applied again")
+        _asked_until_answered(lambda: store.sink.apply([build.stretch(2, 5)], now_ms=0), "batches are applied again")
         # One that got no answer in time folds nothing, and the next one goes on with it.
         until(
-            lambda: _answered(lambda: store.fold(most_points=10)) and _answered(lambda: _is_folded(store)) == [True],
+            lambda: (
+                _answered(lambda: store.upkeep.fold(most_points=10)) and _answered(lambda: _is_folded(store)) == [True]
+            ),
             "folding goes on",
             deadline_s=DEADLINE_S,
         )
@@ -67,7 +69,7 @@ def _answered(ask: Callable[[], Any]) -> list[Any]:
 
 
 def _is_folded(store: CassandraStore) -> bool:
-    return store.marks().folded == store.journal_end() > 0
+    return store.upkeep.marks().folded == store.snapshots.journal_end() > 0
 
 
 def test_where_nobody_listens_the_message_names_the_address() -> None:

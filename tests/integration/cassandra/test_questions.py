@@ -16,7 +16,9 @@ COUNTRIES = ("KR", "US", "DE")
 
 def test_a_question_to_5000_series(open_store: Any) -> None:
     store = open_store()
-    meter = store.put_meter(Meter("views", ("view",), by=("video", "country"), compute=("count", "sum")), now_ms=0)
+    meter = store.registry.put_meter(
+        Meter("views", ("view",), by=("video", "country"), compute=("count", "sum")), now_ms=0
+    )
     rows = [
         (
             meter.meter_id,
@@ -36,10 +38,10 @@ def test_a_question_to_5000_series(open_store: Any) -> None:
     frame = deltas.from_rows(rows)
     ledger = Ledger(accepted=1, counted=1)
     result = StretchResult(Stretch(0, 0, 1), "log", 2, (meter.meter_id,), deltas.encode(frame), ledger)
-    store.apply([result], now_ms=0)
+    store.sink.apply([result], now_ms=0)
 
     def ask(where: Any, by: Any, step_s: int | None = None) -> pl.DataFrame:
-        with store.snapshot() as snapshot:
+        with store.snapshots.take() as snapshot:
             return snapshot.read(meter, where=where, by=by, start_s=None, end_s=None, step_s=step_s)
 
     questions: list[Any] = [
@@ -57,12 +59,12 @@ def test_a_question_to_5000_series(open_store: Any) -> None:
     assert in_the_journal[0]["n"].item() == sum(1 + each for each in range(SERIES)) * 2
     assert in_the_journal[4]["n"].to_list() == [10_000, 16]
     assert [answer["n"].sum() > 0 for answer in in_the_journal] == [True] * (len(questions) - 1) + [False]
-    while store.fold(most_points=20_000).more:
+    while store.upkeep.fold(most_points=20_000).more:
         pass
     in_points = [ask(*question) for question in questions]
-    while store.roll(now_ms=10**10, delay_s=0, slice_series=2_000):
+    while store.upkeep.roll(now_ms=10**10, delay_s=0, slice_series=2_000):
         pass
-    assert store.marks().rolled[DAY_S] > 0
+    assert store.upkeep.marks().rolled[DAY_S] > 0
     rolled = [ask(*question) for question in questions]
     for question, before, now, later in zip(questions, in_the_journal, in_points, rolled, strict=True):
         assert now.equals(before), question

@@ -32,7 +32,7 @@ def test_copies_per_data_centre_are_in_the_schema(cassandra: Cassandra) -> None:
         cassandra.port, keyspace=f"k{uuid.uuid4().hex[:12]}", replication=("datacenter1=1",), consistency="local_quorum"
     )
     store = CassandraStore(address)
-    assert store.meter("events").meter_id == 1
+    assert store.registry.meter("events").meter_id == 1
     found = keyspace_facts(address)
     assert found.pop("class").endswith("NetworkTopologyStrategy")
     assert found == {"datacenter1": "1"}
@@ -78,7 +78,7 @@ def test_many_may_make_keyspace_tables_and_store_at_once(cassandra: Cassandra) -
         # Another timeout is another session, as another process would have.
         address = cassandras.address(cassandra.port, keyspace=keyspace, name="shared", timeout_s=60.0 + number)
         store = CassandraStore(address)
-        found.append((len(store.meters()), store.live_meters().revision))
+        found.append((len(store.registry.meters()), store.registry.live_meters().revision))
         store.close()
 
     makers = [threading.Thread(target=make, args=(number,)) for number in range(4)]
@@ -92,8 +92,8 @@ def test_many_may_make_keyspace_tables_and_store_at_once(cassandra: Cassandra) -
 def test_the_number_of_shards_is_that_of_the_store_not_of_who_opens_it(cassandra: Cassandra, build: Any) -> None:
     address = cassandras.address(cassandra.port, shards=2)
     first = CassandraStore(address, pause_s=0)
-    first.apply([build.stretch(0, 1, series=9)], now_ms=0)
-    first.fold(most_points=100)
+    first.sink.apply([build.stretch(0, 1, series=9)], now_ms=0)
+    first.upkeep.fold(most_points=100)
     other = CassandraStore(cassandras.address(cassandra.port, name=address.name, shards=7), pause_s=0)
     assert build.counts(other) == {f"e{each}": 1 for each in range(9)}
     first.close()

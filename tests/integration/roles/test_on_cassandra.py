@@ -88,15 +88,15 @@ class Stage:
     def count(self, video: str, events: int) -> None:
         """One batch, as the pipeline would bring it."""
         store = open_store(self.settings)
-        views = store.put_meter(Meter("views", ("view",), by=("video",)), now_ms=1)
+        views = store.registry.put_meter(Meter("views", ("view",), by=("video",)), now_ms=1)
         row = (views.meter_id, video, NOON, events, 0, None, None, None, None, None)
         frame = deltas.from_rows([row])
         stretch = Stretch(0, self.applied, self.applied + 1)
         ledger = Ledger(accepted=events, counted=events)
         ids, content = (views.meter_id,), deltas.encode(frame)
-        result = StretchResult(stretch, "log", store.live_meters().revision, ids, content, ledger)
+        result = StretchResult(stretch, "log", store.registry.live_meters().revision, ids, content, ledger)
         result = address(self.settings).open_deposits().deposit(result)
-        assert len(store.apply([result], now_ms=time.time_ns() // 1_000_000)) == 1
+        assert len(store.sink.apply([result], now_ms=time.time_ns() // 1_000_000)) == 1
         self.applied += 1
         store.close()
 
@@ -170,10 +170,10 @@ def test_of_two_keepers_one_works_and_the_other_takes_over(stage):
     until(lambda: stage.roles("q1", "keeper") == both, "k2 stands by", deadline_s=DEADLINE_S)
 
     store = open_store(stage.settings)
-    until(lambda: store.marks().folded == 1, "k1 has folded", deadline_s=DEADLINE_S)
+    until(lambda: store.upkeep.marks().folded == 1, "k1 has folded", deadline_s=DEADLINE_S)
     stage.processes["k1"].kill()
     stage.count("A", 4)
-    until(lambda: store.marks().folded == 2, "k2 has taken over and folded", deadline_s=DEADLINE_S)
+    until(lambda: store.upkeep.marks().folded == 2, "k2 has taken over and folded", deadline_s=DEADLINE_S)
     assert stage.ask("q1", "/v1/meters/views/total?video=A&consistency=fresh")[1]["value"] == {"count": 7}
 
     # Paused past its lease and woken: it stands by, whatever it was about to write.
@@ -183,7 +183,7 @@ def test_of_two_keepers_one_works_and_the_other_takes_over(stage):
     stage.processes["k2"].send_signal(signal.SIGCONT)
     until(lambda: "has taken over" in stage.said("k2"), "k2 stands by again", deadline_s=DEADLINE_S)
     stage.count("A", 5)
-    until(lambda: store.marks().folded == 3, "k3 has folded", deadline_s=DEADLINE_S)
+    until(lambda: store.upkeep.marks().folded == 3, "k3 has folded", deadline_s=DEADLINE_S)
     assert stage.ask("q1", "/v1/meters/views/total?video=A&consistency=fresh")[1]["value"] == {"count": 12}
     # A clean stop gives the lease back: the other need not wait for its end.
     stage.processes["k3"].send_signal(signal.SIGTERM)
@@ -197,8 +197,8 @@ def test_a_collector_says_in_the_store_that_it_lives(stage):
     stage.start("query", "q1")
     until(lambda: stage.roles("q1", "collector").get("c1") == ("running", False), "its beat", deadline_s=DEADLINE_S)
     store = open_store(stage.settings)
-    until(lambda: "collector/c1" in store.beats(), "its beat in the store", deadline_s=DEADLINE_S)
-    assert store.beats()["collector/c1"][1]["address"] == stage.urls["c1"].removeprefix("http://")
+    until(lambda: "collector/c1" in store.heartbeats.beats(), "its beat in the store", deadline_s=DEADLINE_S)
+    assert store.heartbeats.beats()["collector/c1"][1]["address"] == stage.urls["c1"].removeprefix("http://")
     body = json.dumps({"event": "view", "id": "1"}).encode()
     transport = HttpTransport(stage.urls["c1"], timeout_s=30)
     answer = transport.exchange(

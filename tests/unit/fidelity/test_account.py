@@ -32,7 +32,7 @@ class QuietLog(MemoryLog):
 def quiet(desk):
     desk.log, desk.dead = QuietLog(2, clock=lambda: desk.now_ms), QuietLog(1)
     desk.store.letters_at = 0
-    desk.store.letters_position = lambda identity: desk.store.letters_at
+    desk.store.dead_letters.position = lambda identity: desk.store.letters_at
     return desk
 
 
@@ -90,7 +90,7 @@ def test_letters_that_are_taken_in_meanwhile_are_not_counted_twice(quiet):
     def counts():
         return {("collector", "bad_time"): 4 if quiet.store.letters_at == 1 else 10}
 
-    quiet.store.letters_position, quiet.store.dead_letter_counts = position, counts
+    quiet.store.dead_letters.position, quiet.store.dead_letters.counts = position, counts
     assert quiet.ask("/v1/status")["refused"] == 10
 
 

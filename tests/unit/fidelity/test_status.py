@@ -108,9 +108,9 @@ def test_what_is_wrong_is_said_in_sentences(whole):
 
 def test_a_partition_that_waits_for_a_newer_version_is_said_as_long_as_its_pipeline_runs(desk):
     running(desk, "collector", "pipeline", "keeper", "query")
-    desk.store.beat("pipeline", {"blocked": ["partition 0 stands still at offset 5"]}, now_ms=desk.now_ms)
+    desk.store.heartbeats.beat("pipeline", {"blocked": ["partition 0 stands still at offset 5"]}, now_ms=desk.now_ms)
     assert desk.ask("/v1/status")["problems"] == ["partition 0 stands still at offset 5"]
-    desk.store.beat("pipeline", {"next": {}}, now_ms=desk.now_ms)
+    desk.store.heartbeats.beat("pipeline", {"next": {}}, now_ms=desk.now_ms)
     assert desk.ask("/v1/status")["problems"] == []
 
 
@@ -129,7 +129,7 @@ def test_a_partition_that_waits_for_a_newer_version_is_said_as_long_as_its_pipel
 )
 def test_states_of_a_role(desk, file, beat_age_ms, state):
     if beat_age_ms is not None:
-        desk.store.beat("keeper", {"folded": 7}, now_ms=desk.now_ms - beat_age_ms)
+        desk.store.heartbeats.beat("keeper", {"folded": 7}, now_ms=desk.now_ms - beat_age_ms)
     if file:
         running(desk, "keeper")
         place = desk.settings.run_folder / "keeper.json"
@@ -143,7 +143,7 @@ def test_states_of_a_role(desk, file, beat_age_ms, state):
 
 @pytest.mark.parametrize(("file", "state"), [("here", "running"), ("dead", "silent"), (None, "silent")])
 def test_a_beat_from_before_the_clock_was_set_back_proves_nothing(desk, file, state):
-    desk.store.beat("keeper", {}, now_ms=desk.now_ms + 3_600_000)
+    desk.store.heartbeats.beat("keeper", {}, now_ms=desk.now_ms + 3_600_000)
     if file:
         running(desk, "keeper", pid=os.getpid() if file == "here" else _finished_process())
     (keeper,) = [each for each in desk.ask("/v1/status")["roles"] if each["role"] == "keeper"]
@@ -232,7 +232,7 @@ def test_records_that_retention_deleted_stay_a_problem(desk):
 
 
 def test_a_role_that_has_just_started_need_not_have_beaten_yet(desk):
-    desk.store.beat("keeper", {}, now_ms=desk.now_ms - 3_600_000)
+    desk.store.heartbeats.beat("keeper", {}, now_ms=desk.now_ms - 3_600_000)
     running(desk, "keeper")
     (keeper,) = [each for each in desk.ask("/v1/status")["roles"] if each["role"] == "keeper"]
     assert keeper["state"] == "running"
@@ -256,7 +256,7 @@ def test_a_meter_is_a_problem_while_it_is_broken_and_what_it_missed_stays_on_rec
     running(desk, "collector", "pipeline", "keeper", "query")
     desk.store.break_meter("views", "no such column", missed=1234)
     assert desk.ask("/v1/status")["problems"] == ["meter views is broken: no such column; it has missed 1,234 events"]
-    desk.store.resume_meter("views")
+    desk.store.registry.resume_meter("views")
     told = desk.ask("/v1/status")
     assert (told["healthy"], told["problems"]) == (True, [])
     assert [each["missed"] for each in told["meters"] if each["name"] == "views"] == [1234]

@@ -44,12 +44,12 @@ def refuse(writer: LocalLogWriter, *letters: DeadLetter) -> None:
 
 
 def take_in_all(store: SqliteStore, stream: Stream) -> None:
-    while take_in_letters(store, stream):
+    while take_in_letters(store.dead_letters, stream):
         pass
 
 
 def test_before_the_log_exists_there_is_nothing_to_do(store: SqliteStore, stream: Stream) -> None:
-    assert take_in_letters(store, stream) is False
+    assert take_in_letters(store.dead_letters, stream) is False
 
 
 def test_each_letter_comes_once(store: SqliteStore, writer: LocalLogWriter, stream: Stream) -> None:
@@ -59,8 +59,8 @@ def test_each_letter_comes_once(store: SqliteStore, writer: LocalLogWriter, stre
     take_in_all(store, stream)
     refuse(writer, letter(3))
     take_in_all(store, stream)
-    assert [found.at_ms for _, found in store.dead_letters()] == [3, 2, 1, 0]
-    assert store.dead_letter_counts() == {("collector", "bad_time"): 4}
+    assert [found.at_ms for _, found in store.dead_letters.newest()] == [3, 2, 1, 0]
+    assert store.dead_letters.counts() == {("collector", "bad_time"): 4}
 
 
 def test_it_says_whether_more_waits(
@@ -69,8 +69,8 @@ def test_it_says_whether_more_waits(
     monkeypatch.setattr("tallymark.keeper.letters.MAX_EVENTS", 1)
     for number in range(3):
         refuse(writer, letter(number))
-    assert [take_in_letters(store, stream) for _ in range(4)] == [True, True, False, False]
-    assert len(store.dead_letters()) == 3
+    assert [take_in_letters(store.dead_letters, stream) for _ in range(4)] == [True, True, False, False]
+    assert len(store.dead_letters.newest()) == 3
 
 
 def test_a_letter_that_does_not_read_is_kept_as_it_is(
@@ -79,7 +79,7 @@ def test_a_letter_that_does_not_read_is_kept_as_it_is(
     writer.append([Outgoing(0, b"\xc1 nonsense", 7)])
     refuse(writer, letter(1))
     take_in_all(store, stream)
-    (_, good), (_, bad) = store.dead_letters()
+    (_, good), (_, bad) = store.dead_letters.newest()
     assert good == letter(1)
     assert (bad.reason, bad.events, bad.raw) == ("letter_unreadable", 7, b"\xc1 nonsense")
 
@@ -95,7 +95,7 @@ def test_letters_dropped_before_they_were_taken_in_are_reported(
     first = writer.positions()[0].first
     assert first > 1
     take_in_all(store, stream)
-    assert [found.at_ms for _, found in store.dead_letters()] == [*range(11, first - 1, -1), 0]
+    assert [found.at_ms for _, found in store.dead_letters.newest()] == [*range(11, first - 1, -1), 0]
     assert f"{first - 1} records of dead letters" in caplog.text
 
 
@@ -126,11 +126,11 @@ def test_a_damaged_record_is_taken_in_as_such_and_the_rest_goes_on(
     stream = Stream(lambda: Hurt(LocalAddress(str(tmp_path / "log"), "dead").open_reader(), {0, 2, 3, 5}))
     take_in_all(store, stream)
     stream.close()
-    found = [found for _, found in store.dead_letters()][::-1]
+    found = [found for _, found in store.dead_letters.newest()][::-1]
     assert [each.reason == "letter_unreadable" for each in found] == [True, False, True, True, False, True]
     assert found[0].detail == "offset 0 is not a frame"
     assert [each.events for each in found] == [1] * 6
-    assert store.letters_position(writer.identity) == 6
+    assert store.dead_letters.position(writer.identity) == 6
 
 
 def test_a_reader_that_failed_is_opened_again(store: SqliteStore, writer: LocalLogWriter, tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_a_reader_that_failed_is_opened_again(store: SqliteStore, writer: LocalL
     opened[0].away = True
     refuse(writer, letter(1))
     with pytest.raises(LogUnreachable):
-        take_in_letters(store, stream)
+        take_in_letters(store.dead_letters, stream)
     take_in_all(store, stream)
     stream.close()
     assert len(opened) == 2
-    assert store.dead_letter_counts() == {("collector", "bad_time"): 2}
+    assert store.dead_letters.counts() == {("collector", "bad_time"): 2}

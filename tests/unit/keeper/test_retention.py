@@ -111,7 +111,7 @@ def counted(tmp_path: Path) -> Iterator[SimpleNamespace]:
 
 def apply(store: SqliteStore, reader: LogReader, start: int, end: int) -> None:
     result = StretchResult(Stretch(0, start, end), reader.identity, 1, (1,), b"", Ledger(accepted=end - start))
-    store.apply([result], now_ms=0)
+    store.sink.apply([result], now_ms=0)
 
 
 def first_after_retention(counted: SimpleNamespace) -> int:
@@ -132,7 +132,7 @@ def test_segments_are_deleted_and_what_is_needed_can_still_be_read(counted: Simp
 
 def test_while_the_store_is_not_durable_nothing_is_deleted(counted: SimpleNamespace) -> None:
     # A snapshot keeps the newest commits out of the store's file: a power cut would take them, and the positions.
-    with counted.store.snapshot() as snapshot:
+    with counted.store.snapshots.take() as snapshot:
         assert snapshot.applied() == {0: 90}
         apply(counted.store, counted.reader, 90, 100)
         assert first_after_retention(counted) == 0
@@ -142,14 +142,14 @@ def test_while_the_store_is_not_durable_nothing_is_deleted(counted: SimpleNamesp
 def test_what_was_applied_after_the_store_was_made_durable_does_not_count(
     counted: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, checkpoint = counted.store, counted.store.checkpoint
+    store, checkpoint = counted.store, counted.store.upkeep.checkpoint
 
     def checkpoint_and_go_on() -> bool:
         is_durable = checkpoint()
         apply(store, counted.reader, 90, 100)
         return bool(is_durable)
 
-    monkeypatch.setattr(store, "checkpoint", checkpoint_and_go_on)
+    monkeypatch.setattr(store.upkeep, "checkpoint", checkpoint_and_go_on)
     assert first_after_retention(counted) <= first_needed(90)
-    assert store.applied(counted.reader.identity) == {0: 100}
+    assert store.sink.applied(counted.reader.identity) == {0: 100}
     assert first_needed(90) < first_after_retention(counted) <= first_needed(100)

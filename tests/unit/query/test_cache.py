@@ -367,14 +367,14 @@ def test_a_refusal_is_not_kept(keeping_desk):
 
 def test_threads_that_ask_the_same_get_one_answer(keeping_desk):
     reading, go_on = threading.Semaphore(0), threading.Event()
-    snapshot = keeping_desk.store.snapshot
+    snapshot = keeping_desk.store.snapshots.take
 
     def slowly():
         reading.release()
         assert go_on.wait(20)
         return snapshot()
 
-    keeping_desk.store.snapshot = slowly
+    keeping_desk.store.snapshots.take = slowly
     bodies = []
 
     def ask() -> None:

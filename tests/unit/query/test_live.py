@@ -59,7 +59,7 @@ class Listening:
         gone = asyncio.get_running_loop().create_future()
 
         async def stream():
-            since_ = self.store.journal_end() if since is None else since
+            since_ = self.store.snapshots.journal_end() if since is None else since
             with self.follower.listen(name, where or {}, since=since_) as listener:
                 transport.listener = listener
                 await live.stream(transport, listener, gone=gone, version=1)
@@ -222,7 +222,7 @@ def test_quiet_streams_are_kept_open(desk, monkeypatch):
 def test_a_deleted_meter_ends_its_streams(desk):
     async def scene(listening):
         page = await listening.open()
-        desk.store.delete_meter("views", now_ms=0)
+        desk.store.registry.delete_meter("views", now_ms=0)
         desk.store.count("revenue", ((), NOON, [1.0]))
         await until(page.task.done)
         assert page.events("end")[-1][1]["reason"] == "deleted"
@@ -257,7 +257,7 @@ def test_too_many_listeners_are_refused(desk, monkeypatch):
 
 def test_a_store_that_is_away_for_a_moment_loses_nothing(desk):
     async def scene(listening):
-        real, calls = desk.store.journal_since, []
+        real, calls = desk.store.snapshots.journal_since, []
 
         def failing(sequence):
             calls.append(sequence)

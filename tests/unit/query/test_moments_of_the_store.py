@@ -12,15 +12,15 @@ from tallymark.store.protocol import SnapshotOutdated, StoreError, StoreUnreacha
 def failing(desk, failures, error, monkeypatch):
     """A store that fails so often when a snapshot is taken or a meter is put; what is left of it."""
     left = [error] * failures
-    snapshot = desk.store.snapshot
+    snapshot = desk.store.snapshots.take
 
     def instead(*_, **__):
         if left:
             raise left.pop()
         return snapshot()
 
-    monkeypatch.setattr(desk.store, "snapshot", instead)
-    monkeypatch.setattr(desk.store, "put_meter", instead)
+    monkeypatch.setattr(desk.store.snapshots, "take", instead)
+    monkeypatch.setattr(desk.store.registry, "put_meter", instead)
     return left
 
 

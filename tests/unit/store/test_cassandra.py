@@ -42,8 +42,8 @@ def stretch(start: int, end: int, *minutes: int) -> StretchResult:
 
 def ask(store: CassandraStore, **more: Any) -> int:
     question: dict[str, Any] = {"where": {}, "by": (), "start_s": None, "end_s": None, "step_s": None}
-    with store.snapshot() as snapshot:
-        return int(snapshot.read(store.meter("events"), **(question | more))["n"].sum())
+    with store.snapshots.take() as snapshot:
+        return int(snapshot.read(store.registry.meter("events"), **(question | more))["n"].sum())
 
 
 def test_a_store_of_an_older_version_gets_the_meter_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,28 +51,28 @@ def test_a_store_of_an_older_version_gets_the_meter_that_it_lacks(monkeypatch: p
     with monkeypatch.context() as older:
         older.setattr(bootstrap, "due_built_ins", lambda known: [] if known else [EVENTS])
         store = opened(server)
-        views = store.put_meter(Meter("views", ("view",)), now_ms=1)
-        assert [each.meter for each in store.meters()] == [EVENTS, views.meter]
-        before = store.live_meters().revision
+        views = store.registry.put_meter(Meter("views", ("view",)), now_ms=1)
+        assert [each.meter for each in store.registry.meters()] == [EVENTS, views.meter]
+        before = store.registry.live_meters().revision
     for _ in range(2):
         store = opened(server)
-        assert [each.meter for each in store.meters()] == [EVENTS, METRICS, views.meter]
-        assert store.meter("metrics").meter_id == views.meter_id + 1
-        assert store.live_meters().revision == before + 1
+        assert [each.meter for each in store.registry.meters()] == [EVENTS, METRICS, views.meter]
+        assert store.registry.meter("metrics").meter_id == views.meter_id + 1
+        assert store.registry.live_meters().revision == before + 1
 
 
 def test_a_users_own_meter_of_metrics_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server()
     with monkeypatch.context() as older:
         older.setattr(bootstrap, "due_built_ins", lambda known: [] if known else [EVENTS])
-        own = opened(server).put_meter(Meter("metrics", ("metrics",), ("host",)), now_ms=1)
+        own = opened(server).registry.put_meter(Meter("metrics", ("metrics",), ("host",)), now_ms=1)
     store = opened(server)
-    assert store.meter("metrics") == own
-    store.delete_meter("metrics", now_ms=2)
-    again = opened(server).meter("metrics")
+    assert store.registry.meter("metrics") == own
+    store.registry.delete_meter("metrics", now_ms=2)
+    again = opened(server).registry.meter("metrics")
     assert (again.version, again.meter) == (2, METRICS)
     with pytest.raises(StoreError, match="built in"):
-        store.delete_meter("metrics", now_ms=3)
+        store.registry.delete_meter("metrics", now_ms=3)
 
 
 def test_a_built_in_meter_that_another_version_defined_gets_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,15 +80,15 @@ def test_a_built_in_meter_that_another_version_defined_gets_a_new_version(monkey
     narrow = replace(METRICS, compute=("min", "max"))
     with monkeypatch.context() as older:
         older.setitem(BUILT_IN, "metrics", narrow)
-        before = opened(server).meter("metrics")
+        before = opened(server).registry.meter("metrics")
     assert (before.meter, before.built_in) == (narrow, True)
     for _ in range(2):
         store = opened(server)
-        after = store.meter("metrics")
+        after = store.registry.meter("metrics")
         assert (after.version, after.meter, after.built_in) == (2, METRICS, True)
         assert after.meter_id == before.meter_id + 1
     with pytest.raises(StoreError, match="built in"):
-        store.put_meter(narrow, now_ms=3)
+        store.registry.put_meter(narrow, now_ms=3)
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_the_consistency_that_is_set_is_that_of_questions_and_all_else_meets_in_
     store = opened(Server(), lambda request: levels.add(request.consistency_level), consistency=setting)
     assert store.lease("keeper", "me", lease_s=10).take()
     for number in range(3):
-        store.apply([stretch(number, number + 1, 60, 7200)], now_ms=0)
-        store.fold(most_points=100)
-    while store.roll(now_ms=10**10, delay_s=0, slice_series=100):
+        store.sink.apply([stretch(number, number + 1, 60, 7200)], now_ms=0)
+        store.upkeep.fold(most_points=100)
+    while store.upkeep.roll(now_ms=10**10, delay_s=0, slice_series=100):
         pass
-    store.prune(now_ms=10**9, journal_keep_ms=0, letter_bytes=0)
+    store.upkeep.prune(now_ms=10**9, journal_keep_ms=0, letter_bytes=0)
     assert levels == firm
     levels.clear()
     assert ask(store, where={"event": ["e"]}, by=("event",)) == 6
@@ -130,18 +130,18 @@ def test_a_fold_is_not_fooled_by_a_copy_that_is_behind_what_questions_may_read()
     address = cassandras.address(0, name="store", consistency="one")
     for number in range(2):
         keeper = CassandraStore(address, connect=lambda _: Behind(server), pause_s=0)
-        keeper.apply([stretch(3 * number, 3 * number + 3)], now_ms=0)
-        keeper.fold(most_points=100)
+        keeper.sink.apply([stretch(3 * number, 3 * number + 3)], now_ms=0)
+        keeper.upkeep.fold(most_points=100)
     assert ask(opened(server)) == 6
 
 
 def test_the_windows_that_change_are_read_before_those_that_do_not() -> None:
     server, windows = Server(), list[int]()
     hours = [3600 * hour for hour in range(50)]
-    opened(server).apply([stretch(0, 1, *hours)], now_ms=0)
+    opened(server).sink.apply([stretch(0, 1, *hours)], now_ms=0)
     keeper = opened(server)
-    keeper.fold(most_points=1000)
-    while keeper.roll(now_ms=40 * 3_600_000, delay_s=0, slice_series=1000):
+    keeper.upkeep.fold(most_points=1000)
+    while keeper.upkeep.roll(now_ms=40 * 3_600_000, delay_s=0, slice_series=1000):
         pass
 
     def note(request: Any) -> None:
@@ -158,11 +158,11 @@ def test_an_hour_that_comes_in_many_pages_is_rolled_as_in_one() -> None:
     minutes = range(0, 7200, 60)
     for page_rows in (1, 7, 5000):
         store = opened(Server(page_rows=page_rows))
-        store.apply([stretch(0, 3, *minutes)], now_ms=0)
-        store.fold(most_points=1000)
-        while store.roll(now_ms=2 * 3_600_000, delay_s=0, slice_series=1):
+        store.sink.apply([stretch(0, 3, *minutes)], now_ms=0)
+        store.upkeep.fold(most_points=1000)
+        while store.upkeep.roll(now_ms=2 * 3_600_000, delay_s=0, slice_series=1):
             pass
-        assert store.marks().rolled[HOUR_S] == 7200
+        assert store.upkeep.marks().rolled[HOUR_S] == 7200
         for by in ((), ("event",)):
             for step_s in (60, 3600, None):
                 assert ask(store, by=by, step_s=step_s) == 3 * len(minutes)
@@ -173,14 +173,14 @@ def test_a_follower_hears_of_batches_that_were_pruned_while_it_read(monkeypatch:
     server = Server()
     keeper = opened(server)
     for number in range(50):
-        keeper.apply([stretch(number, number + 1)], now_ms=number)
-    keeper.fold(most_points=100)
+        keeper.sink.apply([stretch(number, number + 1)], now_ms=number)
+    keeper.upkeep.fold(most_points=100)
     reads: list[object] = []
 
     def prune(request: Any) -> None:
         reads.extend(cql for cql, _ in statements(request) if "ORDER BY kind, a" in cql)
         if len(reads) == 2:
-            keeper.prune(now_ms=40, journal_keep_ms=0, letter_bytes=10**9)
+            keeper.upkeep.prune(now_ms=40, journal_keep_ms=0, letter_bytes=10**9)
 
     follower = opened(server, prune)
     wanted = ("events", (), 0)
@@ -243,12 +243,12 @@ def test_letters_are_written_in_batches_that_a_node_takes() -> None:
 def test_a_letter_of_a_batch_that_was_not_applied_is_neither_listed_nor_found() -> None:
     store = opened(Server())
     kept, left = (DeadLetter("pipeline", "why", which, 1, b"x", 0, 0, 0) for which in ("kept", "left"))
-    store.apply([replace(stretch(0, 1), dead=(kept,))], now_ms=1)
+    store.sink.apply([replace(stretch(0, 1), dead=(kept,))], now_ms=1)
     # What a driver writes before it dies.
-    store._dead._letters.write("events", LetterFacts(end=1), [left], epoch=1, now_ms=2)
-    (listed,) = store.list_dead_letters()
-    assert store.dead_letter(listed.letter_id) == kept
-    assert store.dead_letter(listed.letter_id + len(letters.BOOKS)) is None
+    store.dead_letters._letters.write("events", LetterFacts(end=1), [left], epoch=1, now_ms=2)
+    (listed,) = store.dead_letters.search()
+    assert store.dead_letters.get(listed.letter_id) == kept
+    assert store.dead_letters.get(listed.letter_id + len(letters.BOOKS)) is None
 
 
 class Failing(Session):
@@ -352,9 +352,9 @@ def test_a_lease_whose_taking_was_not_answered_is_ours_when_the_store_is_back() 
         lease.take()
     assert away == [0]
     assert lease.take()
-    store.apply([stretch(0, 1)], now_ms=0)
-    store.fold(most_points=10)
-    assert store.marks().folded == 1
+    store.sink.apply([stretch(0, 1)], now_ms=0)
+    store.upkeep.fold(most_points=10)
+    assert store.upkeep.marks().folded == 1
 
 
 def test_looking_for_letters_of_a_rare_reason_fetches_a_bounded_number_of_bytes(
@@ -370,10 +370,10 @@ def test_looking_for_letters_of_a_rare_reason_fetches_a_bounded_number_of_bytes(
     store = opened(Server(), note)
     kinds = ["rare", *["common"] * 200, "newest", *["common"] * 3]
     found = [DeadLetter("pipeline", reason, "why", 1, b"x" * 1_000, n) for n, reason in enumerate(kinds)]
-    store.add_letters("dead-log", Stretch(0, 0, len(found)), found)
-    assert store.list_dead_letters(reasons=["rare"]) == []
+    store.dead_letters.take_in("dead-log", Stretch(0, 0, len(found)), found)
+    assert store.dead_letters.search(reasons=["rare"]) == []
     assert pages <= 3, "50,000 bytes are 50 letters, and these are 3 pages"
-    assert [each.reason for each in store.list_dead_letters(reasons=["newest"])] == ["newest"]
-    assert 40 <= len(store.list_dead_letters(limit=100)) <= 50
+    assert [each.reason for each in store.dead_letters.search(reasons=["newest"])] == ["newest"]
+    assert 40 <= len(store.dead_letters.search(limit=100)) <= 50
     monkeypatch.setattr(letters, "MOST_BYTES_LOOKED_AT", 1)
-    assert len(store.list_dead_letters()) == 1, "one is looked at however large it is"
+    assert len(store.dead_letters.search()) == 1, "one is looked at however large it is"

@@ -48,18 +48,18 @@ def facts(server: Server) -> StoreFacts:
 def test_it_is_of_this_format_afterwards_and_keeps_what_it_had(old):
     store = opened(old)
     assert facts(old) == StoreFacts(VERSION, 4)
-    assert (store.marks().rolled, store.marks().folded) == ({HOUR_S: 7200, DAY_S: 0}, 3)
-    assert [meter.meter.name for meter in store.meters()] == ["events", "metrics"]
+    assert (store.upkeep.marks().rolled, store.upkeep.marks().folded) == ({HOUR_S: 7200, DAY_S: 0}, 3)
+    assert [meter.meter.name for meter in store.registry.meters()] == ["events", "metrics"]
 
 
 def test_marks_are_written_in_the_new_way_with_the_next_change(old):
     store = opened(old)
-    while store.roll(now_ms=4 * HOUR_S * 1000, delay_s=0, slice_series=10):
+    while store.upkeep.roll(now_ms=4 * HOUR_S * 1000, delay_s=0, slice_series=10):
         pass
-    assert store.marks().rolled == {HOUR_S: 4 * HOUR_S, DAY_S: 0}
+    assert store.upkeep.marks().rolled == {HOUR_S: 4 * HOUR_S, DAY_S: 0}
     head = Book(Link(ADDRESS, lambda _: Session(old)), "store", POINTS).head()
     assert b"hours_through" not in head.facts
-    assert progress(head).rolled == store.marks().rolled
+    assert progress(head).rolled == store.upkeep.marks().rolled
 
 
 @pytest.mark.parametrize("role", ["pipeline", "keeper"])
@@ -87,7 +87,7 @@ def test_one_that_slept_through_it_can_write_nothing_any_more(old, monkeypatch):
     monkeypatch.setattr(migrations, "LEASE_S", 0.0)
     opened(old)
     with pytest.raises(LeaseLost):
-        worker.roll(now_ms=9 * HOUR_S * 1000, delay_s=0, slice_series=10)
+        worker.upkeep.roll(now_ms=9 * HOUR_S * 1000, delay_s=0, slice_series=10)
 
 
 def test_killed_at_any_statement_it_is_done_by_the_next(old, monkeypatch):
@@ -111,7 +111,7 @@ def test_killed_at_any_statement_it_is_done_by_the_next(old, monkeypatch):
         except Died:
             store = opened(server)
             assert facts(server) == StoreFacts(VERSION, 4)
-            assert store.marks().rolled == {HOUR_S: 7200, DAY_S: 0}
+            assert store.upkeep.marks().rolled == {HOUR_S: 7200, DAY_S: 0}
         else:
             break
     assert number > 10, "opening takes more statements than that"

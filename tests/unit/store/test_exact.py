@@ -28,8 +28,8 @@ def test_the_parts_are_the_whole(units: int) -> None:
 
 def sell(store: SqliteStore, amounts: list[tuple[int, int]], *, now_ms: int = 0) -> None:
     """Applies one batch of (seconds of the day, units), by two shops in turn."""
-    meter = store.meter("money")
-    start = store.applied("log").get(0, 0)
+    meter = store.registry.meter("money")
+    start = store.sink.applied("log").get(0, 0)
     cells = [
         (meter.meter_id, f"shop {place % 2}", MIDNIGHT + time_s // 60 * 60, 1, 1, None, *exact.split(units), None, None)
         for place, (time_s, units) in enumerate(amounts)
@@ -37,17 +37,17 @@ def sell(store: SqliteStore, amounts: list[tuple[int, int]], *, now_ms: int = 0)
     merged = deltas.merge([deltas.from_rows(cells)])
     ledger = Ledger(accepted=len(amounts), counted=len(amounts))
     stretch = Stretch(0, start, start + len(amounts))
-    store.apply([StretchResult(stretch, "log", 2, (1, 2), deltas.encode(merged), ledger)], now_ms=now_ms)
+    store.sink.apply([StretchResult(stretch, "log", 2, (1, 2), deltas.encode(merged), ledger)], now_ms=now_ms)
 
 
 def answers(store: SqliteStore) -> set[int]:
     """The sum of everything: as one number, by shop, by minute, hour and day."""
     found = set()
-    with store.snapshot() as snapshot:
+    with store.snapshots.take() as snapshot:
         for step_s in (None, 60, HOUR_S, DAY_S):
             for by in ((), ("shop",)):
                 answer = snapshot.read(
-                    store.meter("money"), where={}, by=by, start_s=None, end_s=None, step_s=step_s
+                    store.registry.meter("money"), where={}, by=by, start_s=None, end_s=None, step_s=step_s
                 ).select(*exact.PARTS)
                 found.add(sum(exact.whole(*row) or 0 for row in answer.rows()))
     return found
@@ -55,22 +55,22 @@ def answers(store: SqliteStore) -> set[int]:
 
 @pytest.mark.parametrize("signs", [(1,), (-1,), (1, 1, -1)], ids=["in", "out", "both"])
 def test_five_thousand_of_the_largest_amounts_through_fold_and_roll(store: SqliteStore, signs: tuple[int, ...]) -> None:
-    store.put_meter(MONEY, now_ms=0)
+    store.registry.put_meter(MONEY, now_ms=0)
     chance = random.Random(7)
     sales = [(chance.randrange(3 * HOUR_S), chance.choice(signs) * (LARGE + n)) for n in range(5000)]
     expected = sum(units for _, units in sales)
     assert abs(expected) > 2**63
     for begin in range(0, 4000, 1000):
         sell(store, sales[begin : begin + 1000])
-    while store.fold(most_points=50).more:
+    while store.upkeep.fold(most_points=50).more:
         pass
     rolled = {"now_ms": (MIDNIGHT + 2 * DAY_S) * 1000, "delay_s": 0, "slice_series": 2}
-    while store.roll(**rolled):
+    while store.upkeep.roll(**rolled):
         pass
-    assert store.marks().rolled[DAY_S] > MIDNIGHT
+    assert store.upkeep.marks().rolled[DAY_S] > MIDNIGHT
     sell(store, sales[4000:])  # late, beside what is rolled: in the journal first, then added to hours and days
     assert answers(store) == {expected}
-    while store.fold(most_points=50).more:
+    while store.upkeep.fold(most_points=50).more:
         pass
     assert answers(store) == {expected}
     with closing(sqlite3.connect(store.path)) as file:
@@ -80,11 +80,11 @@ def test_five_thousand_of_the_largest_amounts_through_fold_and_roll(store: Sqlit
 
 
 def test_a_meter_of_huge_sums_does_not_keep_the_others_from_being_rolled(store: SqliteStore) -> None:
-    store.put_meter(MONEY, now_ms=0)
+    store.registry.put_meter(MONEY, now_ms=0)
     for _ in range(3):
         sell(store, [(n % 3600, 2**53 - 1) for n in range(1200)])
-        store.fold(most_points=10_000)
-    while store.roll(now_ms=(MIDNIGHT + 2 * HOUR_S) * 1000, delay_s=0, slice_series=100):
+        store.upkeep.fold(most_points=10_000)
+    while store.upkeep.roll(now_ms=(MIDNIGHT + 2 * HOUR_S) * 1000, delay_s=0, slice_series=100):
         pass
-    assert store.marks().rolled[HOUR_S] == MIDNIGHT + 2 * HOUR_S
+    assert store.upkeep.marks().rolled[HOUR_S] == MIDNIGHT + 2 * HOUR_S
     assert answers(store) == {3600 * (2**53 - 1)}

@@ -77,26 +77,26 @@ def apply_batch(store: Store, number: int) -> None:
     frame = deltas.from_rows(cells)
     stretch = Stretch(0, number, number + 1)
     ledger = Ledger(accepted=count, counted=count)
-    store.apply([StretchResult(stretch, "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)
+    store.sink.apply([StretchResult(stretch, "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)
 
 
 def fold_all(store: Store, most_points: int = 1000) -> None:
-    while store.fold(most_points=most_points).more:
+    while store.upkeep.fold(most_points=most_points).more:
         pass
 
 
 def roll_slice(store: Store, slice_series: int = 1) -> bool:
-    return store.roll(now_ms=2 * 86_400_000, delay_s=0, slice_series=slice_series)
+    return store.upkeep.roll(now_ms=2 * 86_400_000, delay_s=0, slice_series=slice_series)
 
 
 def assert_exact(store: Store, batches: int = BATCHES) -> None:
     """By series, which the points give, and over all, which the sums give."""
     each = batches * EACH
-    with store.snapshot() as snapshot:
+    with store.snapshots.take() as snapshot:
         question: dict[str, Any] = {"where": {}, "start_s": None, "end_s": None}
-        found = snapshot.read(store.meter("events"), by=("event",), step_s=3600, **question)
+        found = snapshot.read(store.registry.meter("events"), by=("event",), step_s=3600, **question)
         assert [row[:3] for row in found.rows()] == [(series, hour, each) for series in SERIES for hour in HOURS]
-        found = snapshot.read(store.meter("events"), by=(), step_s=3600, **question)
+        found = snapshot.read(store.registry.meter("events"), by=(), step_s=3600, **question)
         assert [row[:2] for row in found.rows()] == [(hour, each * len(SERIES)) for hour in HOURS]
 
 
@@ -106,14 +106,14 @@ def test_a_fold_goes_on_after_the_restart_of_its_keeper(make_stores: Callable[[i
     first = stores.open()
     filled(first)
     for _ in range(slices):
-        first.fold(most_points=1)
+        first.upkeep.fold(most_points=1)
     assert_exact(first)
     first.close()
     again = stores.open()
-    assert again.marks().folded < again.journal_end(), "nothing was left to fold"
+    assert again.upkeep.marks().folded < again.snapshots.journal_end(), "nothing was left to fold"
     assert_exact(again)
     fold_all(again, most_points=1)
-    assert again.marks().folded == again.journal_end()
+    assert again.upkeep.marks().folded == again.snapshots.journal_end()
     assert_exact(again)
 
 
@@ -138,20 +138,20 @@ def meet_at(stores: Stores, moment: int, slices_before: int, all_of_it: bool) ->
         if watching and len(seen) < moment:
             seen.append(None)
             if len(seen) == moment:
-                fold_all(other) if all_of_it else other.fold(most_points=1)
+                fold_all(other) if all_of_it else other.upkeep.fold(most_points=1)
 
     keeper, other = stores.open(before), stores.open()
     filled(keeper)
     for _ in range(slices_before):
-        keeper.fold(most_points=1)
+        keeper.upkeep.fold(most_points=1)
     watching = True
-    keeper.fold(most_points=3)
+    keeper.upkeep.fold(most_points=3)
     watching = False
     for store in (keeper, other):
         assert_exact(store)
     # Whoever met the other one is not stopped by it.
     fold_all(keeper)
-    assert keeper.marks().folded == keeper.journal_end()
+    assert keeper.upkeep.marks().folded == keeper.snapshots.journal_end()
     for store in (keeper, other):
         assert_exact(store)
         store.close()
@@ -162,12 +162,12 @@ def test_a_fold_that_another_keeper_ends_takes_no_batch_that_came_later(make_sto
     stores = make_stores(0)
     first, second = stores.open(), stores.open()
     filled(first)
-    first.fold(most_points=len(HOURS) + 1)
+    first.upkeep.fold(most_points=len(HOURS) + 1)
     apply_batch(first, BATCHES)
     fold_all(second)
-    assert second.marks().folded == BATCHES
+    assert second.upkeep.marks().folded == BATCHES
     for folded in (BATCHES, BATCHES + 1):
-        assert second.marks().folded == folded
+        assert second.upkeep.marks().folded == folded
         assert_exact(second, BATCHES + 1)
         fold_all(second)
 
@@ -176,7 +176,7 @@ def test_no_hour_is_rolled_from_half_a_fold(make_stores: Callable[[int], Stores]
     stores = make_stores(0)
     first, second = stores.open(), stores.open()
     filled(first)
-    first.fold(most_points=1)
+    first.upkeep.fold(most_points=1)
     slices = 0
     while roll_slice(second):
         slices += 1

@@ -41,13 +41,13 @@ def test_a_driver_that_was_overtaken_writes_nothing_not_even_on_the_page_it_reme
     first, second = opened(server), opened(server)
     lease = first.lease("pipeline", "first", lease_s=0)
     assert lease.take()
-    first.apply([stretch(0)], now_ms=0)
+    first.sink.apply([stretch(0)], now_ms=0)
     taking = second.lease("pipeline", "second", lease_s=0)
     assert taking.take()
     with pytest.raises(LeaseLost, match=r"another process \(second.*epoch 2, ours was 1"):
-        first.apply([stretch(1)], now_ms=0)
-    assert second.applied("log") == {0: 1}
-    assert second.journal_end() == 1
+        first.sink.apply([stretch(1)], now_ms=0)
+    assert second.sink.applied("log") == {0: 1}
+    assert second.snapshots.journal_end() == 1
 
 
 @pytest.mark.parametrize("work", ["fold", "roll"])
@@ -55,12 +55,14 @@ def test_a_keeper_that_was_overtaken_writes_nothing(work: str) -> None:
     server = Server()
     first, second = opened(server), opened(server)
     assert first.lease("keeper", "first", lease_s=0).take()
-    first.apply([stretch(0)], now_ms=0)
+    first.sink.apply([stretch(0)], now_ms=0)
     assert second.lease("keeper", "second", lease_s=0).take()
-    before = second.marks()
+    before = second.upkeep.marks()
     with pytest.raises(LeaseLost):
-        first.fold(most_points=10) if work == "fold" else first.roll(now_ms=10**9, delay_s=0, slice_series=10)
-    assert second.marks() == before
+        first.upkeep.fold(most_points=10) if work == "fold" else first.upkeep.roll(
+            now_ms=10**9, delay_s=0, slice_series=10
+        )
+    assert second.upkeep.marks() == before
 
 
 def test_a_letter_that_an_overtaken_driver_writes_late_replaces_none() -> None:
@@ -81,11 +83,11 @@ def test_letters_of_a_batch_that_was_not_applied_are_not_there() -> None:
     store = opened(server, fail)
     away[0] = True
     with pytest.raises(StoreUnreachable):
-        store.apply([stretch(0)], now_ms=0)
-    assert store.dead_letters() == []
+        store.sink.apply([stretch(0)], now_ms=0)
+    assert store.dead_letters.newest() == []
     away[0] = False
-    store.apply([stretch(0)], now_ms=0)
-    assert [found for _, found in store.dead_letters()] == [LETTER]
+    store.sink.apply([stretch(0)], now_ms=0)
+    assert [found for _, found in store.dead_letters.newest()] == [LETTER]
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["was not done", "was done"])
@@ -101,9 +103,9 @@ def test_a_batch_whose_answer_did_not_come_is_applied_once_and_said_to_be(done: 
 
     store = opened(server, lose_answer)
     unanswered[0] = True
-    assert [result.stretch for result in store.apply([stretch(0)], now_ms=0)] == [Stretch(0, 0, 1)]
+    assert [result.stretch for result in store.sink.apply([stretch(0)], now_ms=0)] == [Stretch(0, 0, 1)]
     assert not unanswered[0]
-    assert (store.applied("log"), store.journal_end()) == ({0: 1}, 1)
+    assert (store.sink.applied("log"), store.snapshots.journal_end()) == ({0: 1}, 1)
 
 
 def test_a_deletion_that_was_done_but_not_answered_is_not_done_again_on_another_definition() -> None:
@@ -114,15 +116,15 @@ def test_a_deletion_that_was_done_but_not_answered_is_not_done_again_on_another_
         if unanswered[0] and is_change(request):
             unanswered[0] = False
             server.execute(request)
-            other.put_meter(Meter("likes", ("like",)), now_ms=2)
+            other.registry.put_meter(Meter("likes", ("like",)), now_ms=2)
             raise OperationTimedOut({}, "h")
 
     store = opened(server, lose_answer)
-    store.put_meter(Meter("views", ("view",)), now_ms=1)
+    store.registry.put_meter(Meter("views", ("view",)), now_ms=1)
     unanswered[0] = True
-    store.delete_meter("views", now_ms=2)
+    store.registry.delete_meter("views", now_ms=2)
     assert not unanswered[0]
-    assert [each.meter.name for each in store.meters()] == ["events", "likes", "metrics"]
+    assert [each.meter.name for each in store.registry.meters()] == ["events", "likes", "metrics"]
 
 
 def test_a_meter_that_is_defined_at_any_moment_of_a_look_is_live_at_the_next() -> None:
@@ -142,12 +144,12 @@ def define_at(moment: int) -> int:
         if watching[0] and len(seen) < moment:
             seen.append(None)
             if len(seen) == moment:
-                other.put_meter(Meter("views", ("view",)), now_ms=1)
+                other.registry.put_meter(Meter("views", ("view",)), now_ms=1)
 
     store = opened(server, define)
     watching[0] = True
-    store.live_meters()
+    store.registry.live_meters()
     watching[0] = False
     if len(seen) == moment:
-        assert "views" in [each.meter.name for each in store.live_meters().meters]
+        assert "views" in [each.meter.name for each in store.registry.live_meters().meters]
     return len(seen)

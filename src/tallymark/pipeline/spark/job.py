@@ -57,7 +57,7 @@ class Job:
         self._stopping = stopping
         self._name = name
         self._placement = Placement(spark, pinned=is_cluster(settings))
-        self._sink = BatchSink(store)
+        self._sink = BatchSink(store.sink)
         self._shortages: Counter[tuple[int, int]] = Counter()
         self._next: dict[int, int] = {}
         self._blocked: dict[int, Blocked] = {}
@@ -74,7 +74,7 @@ class Job:
 
     def prepare(self, *, skip_lost: bool = False) -> None:
         """Check the positions against the log, then let every task load its claims."""
-        beginning.check(self._log, self._store, skip_lost=skip_lost)
+        beginning.check(self._log, self._store.sink, skip_lost=skip_lost)
         with self._watched(), contextlib.suppress(Halted):
             loading = [Stretch(partition, at, at) for partition, at in next_offsets(self.plan).items()]
             try:
@@ -160,7 +160,7 @@ class Job:
         self._sink.apply([result])
 
     def live(self) -> list[int]:
-        return [meter.meter_id for meter in self._store.live_meters().meters]
+        return [meter.meter_id for meter in self._store.registry.live_meters().meters]
 
     def _count(self, stretches: Sequence[Stretch], *, only: Collection[int] | None = None) -> list[StretchResult]:
         return decode_results(self._counted(tasks(self.plan, stretches, only=only)))
@@ -178,7 +178,7 @@ class Job:
         if isinstance(failure, WrongLog | LeaseLost):
             raise failure
         try:
-            beginning.check(self._log, self._store)
+            beginning.check(self._log, self._store.sink)
             reopen_log(self.plan.log)  # what it remembers of the log may be what fails
             if isinstance(failure, PositionConflict):
                 logger.warning("another driver is writing, or wrote: %s; going on from the store's positions", failure)
@@ -221,4 +221,4 @@ class Job:
 
     def _heartbeat(self) -> Background:
         """Tells the store that this driver is alive, also while a batch takes long."""
-        return Heartbeat(self._name, lambda: self._store).in_background(self._facts, says_goodbye=False)
+        return Heartbeat(self._name, lambda: self._store.heartbeats).in_background(self._facts, says_goodbye=False)

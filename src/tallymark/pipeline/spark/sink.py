@@ -22,8 +22,8 @@ _OUTCOMES = {term.name: EVENTS.labels(term.name) for term in OUTCOMES}
 class BatchSink:
     """Takes the rows of a batch; it raises when the store does, so that the batch is counted again."""
 
-    def __init__(self, store: Sink, *, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
-        self._store = store
+    def __init__(self, sink: Sink, *, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
+        self._sink = sink
         self._clock_ms = clock_ms
         self.failure: Exception | None = None
         """the store's, not the tasks'"""
@@ -41,7 +41,7 @@ class BatchSink:
         if not results:
             return
         with APPLY_SECONDS.time():
-            applied = self._store.apply(results, now_ms=self._clock_ms())
+            applied = self._sink.apply(results, now_ms=self._clock_ms())
         BATCHES.inc()
         for result in applied:
             for name, events in _OUTCOMES.items():

@@ -1,6 +1,7 @@
 """Reading: points as they were at a mark, and the journal's tail after it, so that no delta is missed or met twice."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import polars as pl
 
@@ -44,6 +45,21 @@ class Reader:
         # the journal's end read after it is at least the one that was folded.
         marks = progress(self.book.head())
         return CassandraSnapshot(self, marks, self.events.page(PARTITION))
+
+
+class CassandraSnapshots:
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    @contextmanager
+    def take(self) -> Iterator["CassandraSnapshot"]:
+        yield self._reader.snapshot()
+
+    def journal_since(self, sequence: int) -> list[tuple[int, pl.DataFrame]]:
+        return self._reader.journal.unbroken(after=sequence, through=self.journal_end())
+
+    def journal_end(self) -> int:
+        return self._reader.events.head().sequence
 
 
 class CassandraSnapshot:

@@ -1,8 +1,8 @@
 """Reading: points and the journal's tail in one snapshot, so that total = rolled + not yet rolled + tail."""
 
 import sqlite3
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 
 import polars as pl
 
@@ -12,13 +12,32 @@ from tallymark.store.grains import pieces
 from tallymark.store.lags import lag_of_all
 from tallymark.store.model import Lag, Ledger, Marks, RegisteredMeter, label_column
 from tallymark.store.read_plan import Question
+from tallymark.store.sqlite.connection import Connections, reading
 from tallymark.store.sqlite.journal import entries
 from tallymark.store.sqlite.labels import LabelTables
 from tallymark.store.sqlite.ledger import read_ledgers
-from tallymark.store.sqlite.marks import read_folding
+from tallymark.store.sqlite.marks import read_folding, read_mark, read_marks
 from tallymark.store.sqlite.positions import EVENTS, read_positions
 from tallymark.store.sqlite.sql import statement_for
 from tallymark.store.tail import Tail
+
+
+class SqliteSnapshots:
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._tail = Tail()
+        self._labels = LabelTables()
+
+    @contextmanager
+    def take(self) -> Iterator["SqliteSnapshot"]:
+        with self._connections.spare() as connection, reading(connection):
+            yield SqliteSnapshot(connection, read_marks(connection), self._tail, self._labels)
+
+    def journal_since(self, sequence: int) -> list[tuple[int, pl.DataFrame]]:
+        return list(entries(self._connections.mine(), after=sequence))
+
+    def journal_end(self) -> int:
+        return read_mark(self._connections.mine(), "journal_end")
 
 
 class SqliteSnapshot:

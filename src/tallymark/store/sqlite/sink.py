@@ -7,8 +7,8 @@ from tallymark.store.lags import lag_of
 from tallymark.store.model import StretchResult
 from tallymark.store.sqlite import positions
 from tallymark.store.sqlite.connection import Connections, writing
+from tallymark.store.sqlite.dead_letters import add_letters
 from tallymark.store.sqlite.ledger import add_to_ledger
-from tallymark.store.sqlite.letters import add_letters
 from tallymark.store.sqlite.marks import add_to_mark, read_mark
 
 

@@ -1,15 +1,44 @@
-"""Upkeep: what the keeper does to the file beside folding and rolling."""
+"""Upkeep: what the keeper does to the file."""
 
 import sqlite3
+from pathlib import Path
 
-from tallymark.store.model import Pruned
-from tallymark.store.sqlite.connection import BUSY_TIMEOUT_MS, writing
+from tallymark.store.model import Folded, Marks, Pruned
+from tallymark.store.sqlite.connection import BUSY_TIMEOUT_MS, WAL_LIMIT_BYTES, Connections, writing
+from tallymark.store.sqlite.dead_letters import drop_oldest_letters
+from tallymark.store.sqlite.fold import Fold
 from tallymark.store.sqlite.journal import drop_folded
-from tallymark.store.sqlite.letters import drop_oldest_letters
-from tallymark.store.sqlite.marks import read_mark
+from tallymark.store.sqlite.marks import read_mark, read_marks
+from tallymark.store.sqlite.roll import roll
 
 KEEP_LAGS_MS = 3_600_000
 KEEP_HEARTBEATS_MS = 86_400_000
+
+
+class SqliteUpkeep:
+    def __init__(self, connections: Connections, path: Path) -> None:
+        self._connections = connections
+        self._path = path
+        self._fold = Fold()
+
+    def marks(self) -> Marks:
+        return read_marks(self._connections.mine())
+
+    def fold(self, *, most_points: int) -> Folded:
+        return self._fold.fold(self._connections.mine(), most_points=most_points)
+
+    def roll(self, *, now_ms: int, delay_s: int, slice_series: int) -> bool:
+        return roll(self._connections.mine(), now_s=now_ms // 1000, delay_s=delay_s, slice_series=slice_series)
+
+    def prune(self, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned:
+        connection = self._connections.mine()
+        return prune(connection, now_ms=now_ms, journal_keep_ms=journal_keep_ms, letter_bytes=letter_bytes)
+
+    def checkpoint(self) -> bool:
+        """Truncates the write-ahead log once it is larger than it ought to be."""
+        log_file = self._path.with_name(f"{self._path.name}-wal")
+        oversized = log_file.exists() and log_file.stat().st_size > WAL_LIMIT_BYTES
+        return checkpoint(self._connections.mine(), truncate=oversized)
 
 
 def prune(connection: sqlite3.Connection, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned:

@@ -31,7 +31,7 @@ def planning(tmp_path, build):
 
 
 def apply(store, identity, partition, start, end):
-    store.apply([StretchResult(Stretch(partition, start, end), identity, 1, (1,), b"", Ledger())], now_ms=1)
+    store.sink.apply([StretchResult(Stretch(partition, start, end), identity, 1, (1,), b"", Ledger())], now_ms=1)
 
 
 def test_counting_begins_at_the_stores_positions(planning):

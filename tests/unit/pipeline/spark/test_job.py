@@ -76,7 +76,7 @@ def test_a_batch_that_a_stop_cancels_is_the_fault_of_no_record(path, build):
 
     job = job_with(path, Cancelled())
     job.run()
-    assert path.store.dead_letters() == []
+    assert path.store.dead_letters.newest() == []
     assert path.ledger().accepted == 0
 
 
@@ -90,7 +90,7 @@ def test_a_stop_while_the_tasks_load_their_state_is_no_error(path):
     job.prepare()
     job.run()
     assert job._stopping.is_set(), "a task was asked for its state"
-    assert path.store.dead_letters() == []
+    assert path.store.dead_letters.newest() == []
     assert path.ledger().accepted == 0
 
 
@@ -104,7 +104,7 @@ def test_without_its_jvm_the_driver_ends_instead_of_trying_again(path, build):
 
     with pytest.raises(SparkDied, match="Spark's JVM has died; starting again"):
         job_with(path, Dies()).run()
-    assert path.store.dead_letters() == []
+    assert path.store.dead_letters.newest() == []
 
 
 def test_a_jvm_that_dies_while_nothing_arrives_is_noticed_too(path, monkeypatch):
@@ -134,7 +134,7 @@ def test_a_stop_while_it_is_looked_for_what_fails_ends_the_run(path, build):
 
     job._recover = stopped
     job.run()
-    assert path.store.dead_letters() == []
+    assert path.store.dead_letters.newest() == []
 
 
 def test_a_partition_whose_claims_lie_in_frames_that_are_too_new_waits_alone(path, build, monkeypatch):
@@ -146,7 +146,7 @@ def test_a_partition_whose_claims_lie_in_frames_that_are_too_new_waits_alone(pat
     identity = path.writer.identity
     # A newer version has counted it, and its claims are lost.
     gone = StretchResult(Stretch(0, 0, 1), identity, 1, (), b"", Ledger(accepted=3, counted=3))
-    path.store.apply([gone], now_ms=0)
+    path.store.sink.apply([gone], now_ms=0)
     job = job_with(path, CountsHere())
     job.prepare()
     path.append(views(build, range(20, 22)))
@@ -155,7 +155,7 @@ def test_a_partition_whose_claims_lie_in_frames_that_are_too_new_waits_alone(pat
     assert [str(each) for each in job._blocked.values()] == [
         "partition 0 stands still at offset 1: frame version b'2'; this release reads b'1': upgrade it"
     ]
-    assert path.store.applied(identity) == {0: 1, 1: 1}
+    assert path.store.sink.applied(identity) == {0: 1, 1: 1}
 
 
 def test_the_driver_says_that_it_lives_while_a_batch_takes_long(path, build):
@@ -168,7 +168,7 @@ def test_the_driver_says_that_it_lives_while_a_batch_takes_long(path, build):
             return super().count(tasks)
 
     path.start(job_with(path, Slow()))
-    build.wait_until(lambda: "pipeline" in path.store.beats(), seconds=30, what="a beat")
+    build.wait_until(lambda: "pipeline" in path.store.heartbeats.beats(), seconds=30, what="a beat")
     assert path.ledger().accepted == 0
     going.set()
     path.wait_for(3)

@@ -20,7 +20,7 @@ class DeadFacts(msgspec.Struct, frozen=True):
     letters: LetterFacts = msgspec.field(default_factory=LetterFacts)
 
 
-class DeadLetters:
+class CassandraDeadLetters:
     def __init__(self, link: Link, store: str) -> None:
         self._book = Book(link, store, DEAD)
         self._events = Book(link, store, EVENTS)
@@ -49,10 +49,12 @@ class DeadLetters:
 
         return self._book.change(decide, term=self._term, kinds=(POSITION[0],), known=None) is not None
 
-    def newest(self, limit: int) -> list[tuple[int, DeadLetter]]:
+    def newest(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]:
         return self._letters.newest(self._facts(), limit)
 
-    def listed(self, *, hops: Collection[str], reasons: Collection[str], limit: int) -> list[LetterSummary]:
+    def search(
+        self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
+    ) -> list[LetterSummary]:
         def is_of(hop: str, reason: str) -> bool:
             return (not hops or hop in hops) and (not reasons or reason in reasons)
 
@@ -64,7 +66,7 @@ class DeadLetters:
         ]
         return self._letters.listed(pages, wanted=lambda letter: is_of(letter.hop, letter.reason), limit=limit)
 
-    def letter(self, letter_id: int) -> DeadLetter | None:
+    def get(self, letter_id: int) -> DeadLetter | None:
         return self._letters.letter(self._facts(), letter_id)
 
     def counts(self) -> dict[tuple[str, str], int]:
