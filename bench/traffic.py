@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tallymark.events import columns, frame, ids
-from tallymark.events.model import TENANT
+from tallymark.events.tenants import MAIN
 from tallymark.log.protocol import Outgoing
 
 VIDEOS = 10_000
@@ -83,14 +83,14 @@ class Traffic:
     def _batch(self, received_ms: int) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
         """Straight from numpy: the collector's way, through JSON, would take longer than what is measured."""
         names = pa.array(NAMES).take(pa.array(self.names))
-        high, low = ids.hashes(TENANT, names.to_pylist(), self.ids)
+        high, low = ids.hashes(MAIN, names.to_pylist(), self.ids)
         count = len(self)
         texts = pa.array([f"video-{video}" for video in range(VIDEOS)])
         found = {
             "id": pa.array(self.ids),
             "hash_high": pa.array(high),
             "hash_low": pa.array(low),
-            "tenant": pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([TENANT])),
+            "tenant": pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([MAIN])),
             "event": pa.DictionaryArray.from_arrays(self.names.astype(np.int32), pa.array(NAMES)),
             "time": pa.array(self.times_ms),
             "received": pa.array(np.full(count, received_ms)),

@@ -57,6 +57,9 @@ MEANINGS = {
     "bad_step": Meaning((400,), "Not a step: write `1m`, `5m`, `1h`, `1d`, `1mo` or any whole number of minutes."),
     "bad_tag": Meaning((), "A YAML tag in a meters file; only plain values are allowed.", IN_A_FILE),
     "bad_target": Meaning((400,), "The path or query string contains a character that must be encoded."),
+    "bad_tenant": Meaning(
+        (400,), "The name in `Tallymark-Tenant` or `?tenant=` is not valid, or the request names two tenants."
+    ),
     "bad_text": Meaning((400,), "A text is too long, contains U+0000, or is not UTF-8."),
     "bad_time": Meaning((400,), "Not a time: write RFC 3339 with a zone, epoch milliseconds, or (in questions) `-1h`."),
     "bad_value": Meaning((), "`value` is not a finite number."),
@@ -111,8 +114,12 @@ MEANINGS = {
     "too_many_parameters": Meaning((400,), "The question has too many parameters."),
     "too_many_names": Meaning(
         (),
-        "More event names than `collector.max_event_names`, or more new ones than a tenth of that (at least 100) in "
-        "one request. Put what varies into `props`, not into `event`.",
+        "More event names in the tenant than `collector.max_event_names`, or more new ones than a tenth of that (at "
+        "least 100) in one request. Put what varies into `props`, not into `event`.",
+    ),
+    "too_many_tenants": Meaning(
+        (400,),
+        "More tenants within a day than a collector remembers. Put what varies into `props`, not into the tenant.",
     ),
     "too_new": Meaning((), "The event is further ahead than `events.accept_future_s`, after clock correction."),
     "too_old": Meaning((), "The event is older than `events.accept_past_s`, after clock correction."),

@@ -43,7 +43,9 @@ class CollectorSettings:
     max_body_bytes: int = setting(4_000_000, "largest request body, as sent")
     max_inflated_bytes: int = setting(16_000_000, "largest request body after decompression")
     max_request_events: int = setting(10_000, "most events per request")
-    max_event_names: int = setting(10_000, "most event names in use at once; a name unused for 12 to 24 h is forgotten")
+    max_event_names: int = setting(
+        10_000, "most event names of one tenant in use at once; a name unused for 12 to 24 h is forgotten"
+    )
     header_timeout_s: float = setting(5.0, "time for a request's headers; then the connection is closed")
     body_timeout_s: float = setting(10.0, "time for a request's body; then the answer is 408")
     max_connections: int = setting(16_384, "most open connections")

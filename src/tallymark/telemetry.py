@@ -70,6 +70,10 @@ COLLECTOR_PENDING_BYTES = gauge("tallymark_collector_pending_bytes", "bytes of r
 COLLECTOR_EVENT_NAMES = gauge(
     "tallymark_collector_event_names", "distinct event names in use, as seen by this collector"
 )
+COLLECTOR_TENANTS = gauge("tallymark_collector_tenants", "tenants that sent events to this collector within a day")
+COLLECTOR_TENANTS_REFUSED = counter(
+    "tallymark_collector_tenants_refused_total", "requests refused because they named one tenant too many"
+)
 COLLECTOR_FORWARDED = counter(
     "tallymark_collector_forwarded_total", "requests forwarded to the query service", ("outcome",)
 )

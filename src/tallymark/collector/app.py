@@ -15,6 +15,7 @@ from tallymark.collector.forward import Forwarder
 from tallymark.collector.intake import Intake
 from tallymark.collector.pressure import Budget, Holding
 from tallymark.http import JSON_HEADERS, Callers, Problem, Scope
+from tallymark.tenants import tenant_of
 
 METRICS_HEADERS = [("content-type", "text/plain; version=0.0.4; charset=utf-8")]
 # What `POST /v1/events` can answer; each counter exists before it is needed.
@@ -45,7 +46,8 @@ class Origins:
             ("access-control-allow-methods", "POST"),
             (
                 "access-control-allow-headers",
-                "content-type, content-encoding, idempotency-key, tallymark-sent-at, tallymark-client, authorization",
+                "content-type, content-encoding, idempotency-key, tallymark-sent-at, tallymark-client, "
+                "tallymark-tenant, authorization",
             ),
             ("access-control-max-age", "86400"),
         ]
@@ -138,6 +140,8 @@ class App:
                 self._clients.publish()
                 proto.response_bytes(200, METRICS_HEADERS, health.metrics(self._run_folder, self._instance))
             case _:
+                # A header whose value cannot be read would not be passed on, and the question be taken for `main`'s.
+                tenant_of(scope)
                 with Holding(self._budget) as held:
                     content = await self._reader.read(proto, _declared(scope), held)
                     await self._forwarder.forward(scope, proto, content)

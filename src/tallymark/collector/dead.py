@@ -48,7 +48,7 @@ def _letters(request: Accepted) -> Iterator[DeadLetter]:
     size = 0
     rest: Counter[str] = Counter()
     for refusal in request.refusals:
-        letter = _letter(refusal, request.received_ms)
+        letter = _letter(refusal, request)
         size += _size(letter)
         if size <= MAX_REQUEST_BYTES:
             yield letter
@@ -56,14 +56,15 @@ def _letters(request: Accepted) -> Iterator[DeadLetter]:
             rest[refusal.code] += 1
     for code, events in rest.items():
         detail = f"{events:,} more from this request are only counted: its letters exceed {MAX_REQUEST_BYTES:,} bytes"
-        yield DeadLetter(HOP, code, detail, events, b"", request.received_ms)
+        yield DeadLetter(HOP, code, detail, events, b"", request.received_ms, tenant=request.tenant)
 
 
-def _letter(refusal: Refusal, received_ms: int) -> DeadLetter:
+def _letter(refusal: Refusal, request: Accepted) -> DeadLetter:
     raw, detail = refusal.raw, refusal.detail
     if len(raw) > MAX_RAW_BYTES:
         detail = f"{detail} (the first {MAX_RAW_BYTES:,} of its {len(raw):,} bytes are kept)"
-    return DeadLetter(HOP, refusal.code, detail, events=1, raw=raw[:MAX_RAW_BYTES], at_ms=received_ms)
+    kept, at_ms = raw[:MAX_RAW_BYTES], request.received_ms
+    return DeadLetter(HOP, refusal.code, detail, events=1, raw=kept, at_ms=at_ms, tenant=request.tenant)
 
 
 def _size(letter: DeadLetter) -> int:

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from tallymark import telemetry
 from tallymark.collector import body
 from tallymark.collector.applied import Follower
 from tallymark.collector.commit import Committer, Outcome
@@ -18,14 +19,16 @@ from tallymark.events.bodies import BadBody, Delivery, TooManyEvents
 from tallymark.events.clocks import Clocks, RawTime
 from tallymark.events.ids import MAX_IDEMPOTENCY_KEY_CHARS
 from tallymark.events.names import Names
+from tallymark.events.tenant_names import TenantNames, TooManyTenants
 from tallymark.events.validation import Accepted, Refusal, in_bulk, one_by_one, validate
 from tallymark.http import Problem, Scope
 from tallymark.suggest import suggest
+from tallymark.tenants import PARAMETER, tenant_of
 
 JSON_TYPES = {"application/json", "text/json", "text/plain", "application/x-www-form-urlencoded", ""}
 """`text/plain` is what a browser's sendBeacon sends, the form's type is what `curl -d` says unless told otherwise"""
 LINE_TYPES = {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}
-PARAMETERS = ("wait", "timeout")
+PARAMETERS = ("wait", "timeout", PARAMETER)
 QUICKLY_JUDGED_BYTES = 16_384
 # 1 MB is 10 ms of decoding and checking.
 QUICKLY_TAKEN_BYTES = 1_000_000
@@ -40,7 +43,7 @@ class Rules:
 
     max_events: int
     clocks: Clocks
-    names: Names
+    names: TenantNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +79,12 @@ class Intake:
 
     async def answer(self, scope: Scope, proto: Any) -> Answer:
         wait_s = _wait_s(scope.query_string) if scope.query_string else None
+        tenant = tenant_of(scope)
         lines = _is_lines(scope.headers.get("content-type"))
         self._rate.check()
         with Holding(self._budget) as held:
             try:
-                request = await self._receive(scope, proto, lines, held)
+                request = await self._receive(scope, proto, lines, held, tenant)
             except Problem as problem:
                 if problem.status == 413 and scope.headers.get("idempotency-key") is not None:
                     problem.detail += SPLIT_KEYS
@@ -89,7 +93,7 @@ class Intake:
         applied = wait_s is not None and outcome.accepted > 0 and await self._follower.wait(outcome.offsets, wait_s)
         return _answer(request, outcome, applied=applied)
 
-    async def _receive(self, scope: Scope, proto: Any, lines: bool, held: Holding) -> Accepted:
+    async def _receive(self, scope: Scope, proto: Any, lines: bool, held: Holding, tenant: str) -> Accepted:
         headers = scope.headers
         sent = await self._reader.read(proto, headers.get("content-length"), held)
         encoding = headers.get("content-encoding")
@@ -104,12 +108,20 @@ class Intake:
             _sent_at(_header(headers, "Tallymark-Sent-At", "bad_time")),
             _idempotency_key(_header(headers, "Idempotency-Key", "bad_idempotency_key")),
         )
-        request = await self._judge(delivery)
+        request = await self._judge(delivery, self._names(tenant))
+        request.tenant = tenant
         self._rate.spend(len(request.events) + len(request.refusals))
         return request
 
-    async def _judge(self, delivery: Delivery) -> Accepted:
-        clocks_, max_events, names = self._rules.clocks, self._rules.max_events, self._rules.names
+    def _names(self, tenant: str) -> Names:
+        try:
+            return self._rules.names.of(tenant)
+        except TooManyTenants as error:
+            telemetry.COLLECTOR_TENANTS_REFUSED.inc()
+            raise Problem(400, "too_many_tenants", str(error)) from None
+
+    async def _judge(self, delivery: Delivery, names: Names) -> Accepted:
+        clocks_, max_events = self._rules.clocks, self._rules.max_events
         try:
             # In a thread, what is large or has flaws (10,000 bad events take some 200 ms) does not hold up the others.
             if len(delivery.body) > QUICKLY_TAKEN_BYTES:

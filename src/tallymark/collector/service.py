@@ -26,7 +26,7 @@ from tallymark.collector.nodes import QueryNodes
 from tallymark.collector.pressure import Budget, Rate
 from tallymark.collector.waiting import opened
 from tallymark.events.clocks import Clocks
-from tallymark.events.names import Names
+from tallymark.events.tenant_names import TenantNames
 from tallymark.log.protocol import LogWriter
 from tallymark.role import Role, file_stem
 from tallymark.role.heartbeat import Heartbeat
@@ -121,8 +121,9 @@ async def serve(
     reader = Reader(Limits(ours.max_body_bytes, ours.max_inflated_bytes, ours.body_timeout_s))
     budget = Budget(ours.max_pending_bytes)
     names_file = settings.run_folder / f"{file_stem('collector', settings.instance)}.names"
-    names = Names(ours.max_event_names, known=kept_names.load(names_file))
+    names = TenantNames(ours.max_event_names, known=kept_names.load(names_file))
     telemetry.COLLECTOR_EVENT_NAMES.set_function(lambda: len(names))
+    telemetry.COLLECTOR_TENANTS.set_function(lambda: names.tenants)
     port = ours.port or http.free_port(ours.host)
     halt = asyncio.Event()
     async with AsyncExitStack() as stack:

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from tallymark.events.ids import hashes
 from tallymark.events.labels import EXACT
-from tallymark.events.model import TENANT
 from tallymark.events.validation import Accepted
 
 PROP = "prop."
@@ -40,18 +39,19 @@ Props = dict[str, Any]
 Column = Any  # a pyarrow array of whatever type
 
 
-def batch(requests: Sequence[Accepted], *, tenant: str = TENANT) -> pa.RecordBatch:
-    """The accepted events of some requests, in order, as columns."""
+def batch(requests: Sequence[Accepted]) -> pa.RecordBatch:
+    """The accepted events of some requests, in order, as columns; each request has its own tenant."""
     events = [event for request in requests for event in request.events]
     names = [event.event for event in events]
     ids = [event.id or "" for event in events]
-    high, low = hashes(tenant, names, ids)
     sizes = [len(request.events) for request in requests]
+    tenant = _tenant(requests)
+    high, low = hashes(tenant, names, ids)
     columns: dict[str, Any] = {
         "id": pa.array(ids, FIXED["id"]),
         "hash_high": pa.array(high),
         "hash_low": pa.array(low),
-        "tenant": _constant(tenant, len(events)),
+        "tenant": _constant(tenant, len(events)) if isinstance(tenant, str) else _texts(tenant),
         "event": _texts(names),
         "time": pa.array([time for request in requests for time in request.times], FIXED["time"]),
         "received": pa.array(np.repeat(np.array([each.received_ms for each in requests]), sizes)),
@@ -64,6 +64,13 @@ def batch(requests: Sequence[Accepted], *, tenant: str = TENANT) -> pa.RecordBat
         columns["values"] = _values(values)
     columns |= _props([event.props or _NO_PROPS for event in events], set().union(*[each.keys for each in requests]))
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _tenant(requests: Sequence[Accepted]) -> str | list[str]:
+    """The tenant of all these events; each event's own if there are several."""
+    if len({request.tenant for request in requests}) == 1:
+        return requests[0].tenant
+    return [tenant for request in requests for tenant in [request.tenant] * len(request.events)]
 
 
 def _shifts(requests: Sequence[Accepted]) -> Column:

@@ -46,12 +46,18 @@ def random_ids(count: int) -> list[str]:
 
 
 def hashes(
-    tenant: str, names: Sequence[str], ids: Sequence[str]
+    tenant: str | Sequence[str], names: Sequence[str], ids: Sequence[str]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
-    """96 bits of xxh3_128 over tenant, event name and id, joined by NUL: (high 64, low 32). `high` is never 0."""
+    """96 bits of xxh3_128 over tenant, event name and id, joined by NUL: (high 64, low 32). `high` is never 0.
+
+    `tenant` is the one of all these events, or each event's own.
+    """
+    digests: list[bytes]
     # A NUL is in none of the parts (validation refuses it), so no two triples give one text.
-    prefixes = {name: f"{tenant}\0{name}\0" for name in set(names)}
-    if len(prefixes) == 1:
+    if not isinstance(tenant, str):
+        parts = zip(tenant, names, ids, strict=True)
+        digests = [xxh3_128_digest(f"{whose}\0{name}\0{each}".encode()) for whose, name, each in parts]
+    elif len(prefixes := {name: f"{tenant}\0{name}\0" for name in set(names)}) == 1:
         (prefix,) = prefixes.values()
         digests = [xxh3_128_digest((prefix + each).encode()) for each in ids]
     else:

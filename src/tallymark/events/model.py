@@ -18,9 +18,6 @@ MAX_VALUE_NAMES_BYTES = MAX_VALUES * MAX_KEY_CHARS
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 WIDEST_INT = 2**64
 
-TENANT = "main"
-"""every event's tenant while API keys do not exist"""
-
 Id = Annotated[str, Meta(min_length=1, max_length=MAX_ID_CHARS)]
 # Characters here, bytes in `validation`: characters cost nothing to check while decoding.
 Text = Annotated[str, Meta(max_length=MAX_TEXT_BYTES)]

@@ -10,6 +10,7 @@ from tallymark.events.clocks import Clocks, RawTime
 from tallymark.events.model import MAX_KEY_CHARS, MAX_TEXT_BYTES, NAME, Event, WideEvent
 from tallymark.events.names import Names
 from tallymark.events.refusals import Refused, check, check_name, check_text, check_time, check_value_names
+from tallymark.events.tenants import MAIN
 
 _event = msgspec.json.Decoder(Event)
 _wide_event = msgspec.json.Decoder(WideEvent)
@@ -48,6 +49,7 @@ class Accepted:
     """groups of equal events whose ids were made from a key: only their number in a request tells them apart"""
     size_bytes: int = 0
     """of the request's body"""
+    tenant: str = MAIN
 
     def add(self, event: Event, index: int, time: int, shift: int) -> None:
         self.events.append(event)

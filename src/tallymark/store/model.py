@@ -64,6 +64,7 @@ class DeadLetter:
     at_ms: int
     partition: int = -1
     offset: int = -1
+    tenant: str = "main"
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,8 @@ class Query(BaseHTTPRequestHandler):
             self.wfile.write(body)
         elif self.path == "/applied":
             self._reply(200, {"applied": self.headers.get_all("tallymark-applied")})
+        elif self.path.startswith("/tenant"):
+            self._reply(200, {"path": self.path, "tenant": self.headers.get_all("tallymark-tenant")})
         elif self.path == "/readyz":
             self._reply(200, {"ready": True, "applied": 7})
         else:
@@ -176,6 +178,15 @@ def test_questions_say_what_was_waited_for_and_nobody_else_can(collector: Any) -
     ends = {number: each.end for number, each in collector.log.positions().items()}
     (said,) = collector.get("/applied").json["applied"]
     assert decode_positions(said) == ends
+
+
+@pytest.mark.usefixtures("query")
+def test_a_question_keeps_its_tenant_on_the_way(collector: Any) -> None:
+    assert collector.get("/tenant", tallymark_tenant="acme").json == {"path": "/tenant", "tenant": ["acme"]}
+    assert collector.get("/tenant?tenant=acme&x=1").json == {"path": "/tenant?tenant=acme&x=1", "tenant": None}
+    refused = collector.get("/tenant?tenant=acme", tallymark_tenant="globex")
+    assert (refused.status, refused.json["code"]) == (400, "bad_tenant")
+    assert len(Query.seen) == 2
 
 
 @pytest.mark.usefixtures("query")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tallymark.collector import kept_names
-from tallymark.events.names import Names
+from tallymark.events.tenant_names import TenantNames
 
 
 def known(path: Path) -> set[str]:
@@ -28,17 +28,17 @@ def test_new_names_are_saved_while_it_runs_and_the_rest_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_names, "SAVE_INTERVAL_S", 0.001)
-    path, names = tmp_path / "run" / "collector.names", Names(10)
+    path, names = tmp_path / "run" / "collector.names", TenantNames(10)
 
     async def run() -> None:
         done = asyncio.Event()
         saving = asyncio.create_task(kept_names.keep_saved(path, names, until=done))
-        names.admit({"a"})
+        names.of("main").admit({"a"})
         async with asyncio.timeout(20):
             while known(path) != {"a"}:
                 await asyncio.sleep(0)
         monkeypatch.setattr(kept_names, "SAVE_INTERVAL_S", 3_600.0)
-        names.admit({"b"})
+        names.of("main").admit({"b"})
         done.set()
         await saving
 
@@ -48,7 +48,7 @@ def test_new_names_are_saved_while_it_runs_and_the_rest_in_the_end(
 
 def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "run").write_text("a file where the folder should be")
-    names = Names(10)
-    names.admit({"a"})
+    names = TenantNames(10)
+    names.of("main").admit({"a"})
     kept_names.save(tmp_path / "run" / "collector.names", names)
     assert "cannot write" in caplog.text

@@ -35,6 +35,20 @@ def test_a_batch_that_uses_all_its_names_stays_as_it_is() -> None:
     assert compact(whole) is whole
 
 
+def test_a_piece_has_the_tenants_of_its_events_and_no_others() -> None:
+    requests = [
+        Accepted([Event("view", "1"), Event("view", "2")], [0, 1], [0, 0], None, 0, set(), tenant=tenant)
+        for tenant in ("main", "acme", "globex")
+    ]
+    whole = columns.batch(requests)
+    assert whole["tenant"].to_pylist() == ["main", "main", "acme", "acme", "globex", "globex"]
+    own = compact(whole.slice(1, 2))
+    assert own["tenant"].to_pylist() == ["main", "acme"]
+    assert own["tenant"].dictionary.to_pylist() == ["main", "acme"]
+    assert own.schema == whole.schema
+    assert compact(whole) is whole
+
+
 @given(st.lists(st.integers(1, 250), min_size=2, max_size=40), st.integers(2, 50))
 @settings(max_examples=200, deadline=None)
 def test_the_pieces_are_all_rows_in_order_and_at_least_two(sizes: list[int], pieces: int) -> None:

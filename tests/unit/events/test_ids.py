@@ -29,6 +29,15 @@ def test_the_same_id_under_another_name_is_another_event() -> None:
     assert high[0] == high[2] != high[1]
 
 
+def test_events_of_several_tenants_hash_as_each_tenants_alone() -> None:
+    tenants, names, own = ["main", "acme", "main"], ["view", "view", "sale"], ["1", "1", "2"]
+    high, low = hashes(tenants, names, own)
+    alone = [hashes(tenant, [name], [each]) for tenant, name, each in zip(tenants, names, own, strict=True)]
+    assert [(one, other) for one, other in zip(high.tolist(), low.tolist(), strict=True)] == [
+        (one[0], other[0]) for one, other in alone
+    ]
+
+
 def test_random_ids_are_distinct() -> None:
     made = random_ids(1000)
     assert len(set(made)) == 1000
