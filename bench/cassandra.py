@@ -73,7 +73,7 @@ def _folds(cassandra: Cassandra, series: int) -> tuple[Run, Run, Run]:
     )
     store = CassandraStore(address, pause_s=0)
     meter = store.registry.put_meter(
-        Meter("views", ("view",), by=("video",), compute=("count", "sum", "min", "max")), now_ms=0
+        "main", Meter("views", ("view",), by=("video",), compute=("count", "sum", "min", "max")), now_ms=0
     )
     runs = []
     for batch, first_minute in enumerate((0, MINUTES, MINUTES)):

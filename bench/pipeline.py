@@ -165,7 +165,7 @@ def _small_batches(conditions: Conditions) -> Figure:
 def store_with(settings: Settings, meters: Sequence[dict[str, Any]]) -> Store:
     store = open_store(settings)
     for meter in meters:
-        store.registry.put_meter(from_mapping(meter), now_ms=1)
+        store.registry.put_meter("main", from_mapping(meter), now_ms=1)
     return store
 
 

@@ -47,7 +47,7 @@ class Desk:
         self.rates = Rates(self.sources)
         self.routes = api.routes(self.sources, self.rates)
         for meter in (VIEWS, LATENCY, REVENUE):
-            self.store.registry.put_meter(meter, now_ms=self.now_ms)
+            self.store.registry.put_meter("main", meter, now_ms=self.now_ms)
 
     def send(self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         parts = urlsplit(target)

@@ -33,7 +33,7 @@ class CountingPath:
         return outcome.offset
 
     def put_meter(self, **definition) -> None:
-        self.store.registry.put_meter(from_mapping(definition), now_ms=1)
+        self.store.registry.put_meter("main", from_mapping(definition), now_ms=1)
 
     def job(self, store=None) -> Job:
         return Job(self.settings, self.spark, store or self.store, threading.Event())
@@ -73,7 +73,7 @@ class CountingPath:
     def total(self, meter: str = "events", **where: str) -> int:
         with self.store.snapshots.take() as snapshot:
             found = snapshot.read(
-                self.store.registry.meter(meter),
+                self.store.registry.meter("main", meter),
                 where={key: [value] for key, value in where.items()},
                 by=[],
                 start_s=None,

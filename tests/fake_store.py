@@ -1,5 +1,6 @@
 """A store in memory: every delta in one frame, grouped anew for each question. Slow, short, and hard to get wrong."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -8,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from tallymark.aggregates import columns, exact
+from tallymark.events.tenants import MAIN
 from tallymark.meters.model import EVENTS, METRICS, Meter
 from tallymark.store import deltas
 from tallymark.store.model import (
@@ -25,32 +27,35 @@ from tallymark.store.protocol import TooManyRows, UnknownMeter
 
 class FakeStore:
     def __init__(self) -> None:
-        self.registered = {
-            meter.name: RegisteredMeter(number, 1, meter, created_ms=0)
-            for number, meter in enumerate((EVENTS, METRICS), start=1)
-        }
-        self.versions = 2
+        self.tenants: dict[str, dict[str, RegisteredMeter]] = {}
+        self.versions = 0
         self.journal: list[tuple[int, pl.DataFrame]] = []
         self.ledgers: dict[int, Ledger] = {}
+        self.tenant_ledgers: dict[str, Ledger] = {}
         self.positions: dict[int, int] = {}
         self.lags: list[Lag] = []
         self.letters: dict[tuple[str, str], int] = {}
+        """of all tenants; `FakeDeadLetters` counts those of one anew"""
         self.kept: list[DeadLetter] = []
         self.last_dead_ms: dict[tuple[str, str], int] = {}
         self.journal_reads = 0
         self.failure: Exception | None = None
         self.registry = FakeRegistry(self)
+        self.registry.add_tenant(MAIN)
         self.snapshots = FakeSnapshots(self)
         self.dead_letters = FakeDeadLetters(self)
         self.heartbeats = FakeHeartbeats()
 
-    def count(self, meter: str, *rows: tuple[tuple[str, ...], int, Sequence[float | None]]) -> None:
+    def count(
+        self, meter: str, *rows: tuple[tuple[str, ...], int, Sequence[float | None]], tenant: str = MAIN
+    ) -> None:
         """One batch: (labels, bucket_s, values of its events; None is an event without a value)."""
-        registered = self.registered[meter]
+        registered = self.tenants[tenant][meter]
         self.journal.append((len(self.journal) + 1, deltas.from_rows([_row(registered, *row) for row in rows])))
 
     def break_meter(self, name: str, why: str, *, missed: int = 0) -> None:
-        self.registered[name] = replace(self.registered[name], broken=why, missed=missed)
+        known = self.tenants[MAIN]
+        known[name] = replace(known[name], broken=why, missed=missed)
 
     def bury(self, letter: DeadLetter) -> None:
         self.kept.append(letter)
@@ -63,38 +68,58 @@ class FakeStore:
 
 
 class FakeRegistry:
+    """Of one tenant's meters, unless `add_tenant` made more: those have the built-in ones, and what is put."""
+
     def __init__(self, store: FakeStore) -> None:
         self._store = store
 
     def live_meters(self) -> LiveMeters:
-        return LiveMeters(self._store.versions, tuple(self.meters()))
+        return LiveMeters(self._store.versions, tuple(self.all_meters()))
 
-    def meters(self) -> list[RegisteredMeter]:
-        return list(self._store.registered.values())
+    def tenants(self) -> list[str]:
+        return sorted(self._store.tenants)
 
-    def meter(self, name: str) -> RegisteredMeter:
-        if name not in self._store.registered:
+    def add_tenant(self, tenant: str) -> None:
+        if tenant not in self._store.tenants:
+            self._store.tenants[tenant] = {}
+            for meter in (EVENTS, METRICS):
+                self._add(tenant, meter, now_ms=0)
+
+    def all_meters(self) -> list[RegisteredMeter]:
+        return [meter for tenant in self.tenants() for meter in self.meters(tenant)]
+
+    def meters(self, tenant: str) -> list[RegisteredMeter]:
+        return list(self._store.tenants.get(tenant, {}).values())
+
+    def meter(self, tenant: str, name: str) -> RegisteredMeter:
+        known = self._store.tenants.get(tenant, {})
+        if name not in known:
             raise UnknownMeter(name)
-        return self._store.registered[name]
+        return known[name]
 
-    def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
-        known = self._store.registered
-        before = known.get(meter.name)
+    def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+        self.add_tenant(tenant)
+        before = self._store.tenants[tenant].get(meter.name)
         if before is None or before.meter != meter:
-            self._store.versions += 1
-            version = 1 if before is None else before.version + 1
-            known[meter.name] = RegisteredMeter(self._store.versions, version, meter, now_ms)
-        return known[meter.name]
+            self._add(tenant, meter, now_ms=now_ms)
+        return self.meter(tenant, meter.name)
 
-    def delete_meter(self, name: str, *, now_ms: int) -> None:
-        del self._store.registered[name]
+    def delete_meter(self, tenant: str, name: str, *, now_ms: int) -> None:
+        del self._store.tenants[tenant][name]
 
-    def resume_meter(self, name: str) -> RegisteredMeter:
-        resumed = self._store.registered[name] = replace(self._store.registered[name], broken=None)
-        return resumed
+    def resume_meter(self, tenant: str, name: str) -> RegisteredMeter:
+        known = self._store.tenants[tenant]
+        known[name] = replace(known[name], broken=None)
+        return known[name]
 
     def gaps(self, meter_id: int) -> list[Gap]:
-        return [Gap(0, 10, 20, each.missed) for each in self.meters() if each.meter_id == meter_id and each.missed]
+        return [Gap(0, 10, 20, each.missed) for each in self.all_meters() if each.meter_id == meter_id and each.missed]
+
+    def _add(self, tenant: str, meter: Meter, *, now_ms: int) -> None:
+        known = self._store.tenants[tenant]
+        self._store.versions += 1
+        version = known[meter.name].version + 1 if meter.name in known else 1
+        known[meter.name] = RegisteredMeter(self._store.versions, version, meter, now_ms, tenant=tenant)
 
 
 class FakeDeadLetters:
@@ -105,22 +130,39 @@ class FakeDeadLetters:
         return [*enumerate(self._store.kept, start=1)][::-1][:limit]
 
     def search(
-        self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
+        self,
+        *,
+        tenant: str | None,
+        hops: Collection[str] = (),
+        reasons: Collection[str] = (),
+        limit: int = 100,
     ) -> list[LetterSummary]:
         return [
             LetterSummary.of(number, letter)
             for number, letter in self.newest(limit=1_000_000)
-            if (not hops or letter.hop in hops) and (not reasons or letter.reason in reasons)
+            if (tenant is None or letter.tenant == tenant)
+            and (not hops or letter.hop in hops)
+            and (not reasons or letter.reason in reasons)
         ][:limit]
 
     def get(self, letter_id: int) -> DeadLetter | None:
         return self._store.kept[letter_id - 1] if 0 < letter_id <= len(self._store.kept) else None
 
-    def counts(self) -> dict[tuple[str, str], int]:
-        return self._store.letters
+    def counts(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
+        if tenant is None:
+            return self._store.letters
+        own: Counter[tuple[str, str]] = Counter()
+        for letter in self._of(tenant):
+            own[letter.hop, letter.reason] += letter.events
+        return dict(own)
 
-    def last_ms(self) -> dict[tuple[str, str], int]:
-        return self._store.last_dead_ms
+    def last_ms(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
+        if tenant is None:
+            return self._store.last_dead_ms
+        return {(letter.hop, letter.reason): letter.at_ms for letter in self._of(tenant)}
+
+    def _of(self, tenant: str) -> list[DeadLetter]:
+        return [letter for letter in self._store.kept if letter.tenant == tenant]
 
 
 class FakeHeartbeats:
@@ -169,7 +211,7 @@ class FakeSnapshot:
     ) -> pl.DataFrame:
         assert not any((each or 0) % 60 for each in (start_s, end_s, step_s)), "whole minutes only"
         frame = pl.concat([deltas.empty(), *(frame for _, frame in self._store.journal)])
-        frame = frame.filter(pl.col("meter") == meter.meter_id)
+        frame = frame.filter(pl.col("meter") == meter.set_id)
         parts = pl.col("series").str.split("\0")
         frame = frame.with_columns(
             parts.list.get(place).alias(label_column(label)) for place, label in enumerate(meter.labels)
@@ -193,6 +235,9 @@ class FakeSnapshot:
     def ledger(self) -> dict[int, Ledger]:
         return self._store.ledgers
 
+    def tenant_ledgers(self) -> dict[str, Ledger]:
+        return self._store.tenant_ledgers or {MAIN: sum(self._store.ledgers.values(), Ledger())}
+
     def applied(self) -> dict[int, int]:
         return dict(self._store.positions)
 
@@ -211,4 +256,4 @@ def _row(
     if numbers and decimals is not None:
         parts = exact.split(sum(round(number * 10**decimals) for number in numbers))
     least, most = (min(numbers), max(numbers)) if numbers else (None, None)
-    return registered.meter_id, "\0".join(labels), bucket_s, len(events), len(numbers), total, *parts, least, most
+    return registered.set_id, "\0".join(labels), bucket_s, len(events), len(numbers), total, *parts, least, most

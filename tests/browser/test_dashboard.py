@@ -36,7 +36,7 @@ class Service:
         self.store = open_store(self.settings)
         self.log = logs.open_writer(self.settings, "events")
         self.identity = logs.open_reader(self.settings, "events").identity
-        self.views = self.store.registry.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=1)
+        self.views = self.store.registry.put_meter("main", Meter("views", ("view",), by=("video", "country")), now_ms=1)
         self.offset = 0
         for role in ("collector", "pipeline", "keeper"):
             self.settings.run_folder.mkdir(exist_ok=True)

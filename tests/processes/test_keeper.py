@@ -72,7 +72,7 @@ def test_it_folds_rolls_takes_in_letters_and_stops_cleanly(tmp_path: Path) -> No
         keeper.kill()
         keeper.wait()
     with store.snapshots.take() as snapshot:
-        events = store.registry.meter("events")
+        events = store.registry.meter("main", "events")
         total = snapshot.read(events, where={"event": ["view"]}, by=(), start_s=None, end_s=None, step_s=None)
         assert total["n"].item() == 5
     with_letters.close()

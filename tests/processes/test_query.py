@@ -32,7 +32,7 @@ class Service:
         self.log = logs.open_writer(self.settings, "events")
         self.identity = logs.open_reader(self.settings, "events").identity
         self.offset = 0
-        self.views = self.store.registry.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=1)
+        self.views = self.store.registry.put_meter("main", Meter("views", ("view",), by=("video", "country")), now_ms=1)
         self.place = self.settings.run_folder / "query.json"
         self.process = subprocess.Popen([sys.executable, "-c", SERVE, str(folder), "127.0.0.1"], stderr=subprocess.PIPE)
         await_(self.place.exists)

@@ -111,26 +111,28 @@ def test_a_new_meter_counts_from_the_next_batch_without_a_restart(path, build):
     path.append(views(build, range(4, 10)))
     path.wait_for(10)
     assert path.total("views") == 6
-    meter = path.store.registry.meter("views")
+    meter = path.store.registry.meter("main", "views")
     assert path.store.registry.live_from(meter.meter_id) == {0: 1}
 
 
 def test_a_meter_that_fails_is_stopped_at_the_second_attempt_and_can_be_resumed(path, build):
-    bad = path.store.registry.put_meter(Meter("bad", ("view",), compute=("sum",), decimals=400), now_ms=1).meter_id
+    bad = path.store.registry.put_meter(
+        "main", Meter("bad", ("view",), compute=("sum",), decimals=400), now_ms=1
+    ).meter_id
     path.append(views(build, range(4)))
     path.start()
     path.wait_for(4)
     path.append(views(build, range(4, 10)))
     path.wait_for(10)
     assert path.total() == 10
-    meter = path.store.registry.meter("bad")
+    meter = path.store.registry.meter("main", "bad")
     assert meter.broken is not None
     assert meter.missed == 10
     assert path.store.registry.gaps(bad) == [Gap(0, 0, 2, 10)]
-    path.store.registry.resume_meter("bad")
+    path.store.registry.resume_meter("main", "bad")
     path.append(views(build, range(10, 13)))
     path.wait_for(13)
-    assert (path.total(), path.store.registry.meter("bad").missed) == (13, 13)  # it was tried, and failed again
+    assert (path.total(), path.store.registry.meter("main", "bad").missed) == (13, 13)  # it was tried, and failed again
 
 
 def test_a_frame_that_no_longer_decodes_is_a_dead_letter_with_its_position(path, build):

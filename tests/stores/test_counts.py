@@ -80,7 +80,7 @@ class Counting(RuleBasedStateMachine):
         self.store = self.open_store()
         self.asked = 0
         self.meters: dict[str, RegisteredMeter] = {
-            meter.name: self.store.registry.put_meter(meter, now_ms=0) for meter in (VIEWS, MONEY)
+            meter.name: self.store.registry.put_meter("main", meter, now_ms=0) for meter in (VIEWS, MONEY)
         }
         self.reference = Reference()
         self.events = dict.fromkeys(self.meters, 0)

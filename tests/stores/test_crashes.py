@@ -74,7 +74,7 @@ def roll_all(store: Store, slice_series: int = 3) -> None:
 
 def half_rolled(store: Store) -> None:
     """The first day is rolled, the hour before noon in progress."""
-    views = store.registry.put_meter(VIEWS, now_ms=0)
+    views = store.registry.put_meter("main", VIEWS, now_ms=0)
     store.sink.apply([before(views.meter_id)], now_ms=0)
     store.upkeep.fold(most_points=1000)
     while store.upkeep.marks().rolled[HOUR_S] < NOON - HOUR_S:
@@ -95,7 +95,7 @@ def half_folded(store: Store) -> None:
 
 def in_journal(store: Store) -> None:
     half_rolled(store)
-    apply_late(store, store.registry.meter("views").meter_id)
+    apply_late(store, store.registry.meter("main", "views").meter_id)
 
 
 # Each grain, the sum over all series, the label index, series named in full, and steps that no grain divides.
@@ -117,7 +117,7 @@ QUESTIONS: list[dict[str, Any]] = [
 def assert_exact(store: Store, questions: list[dict[str, Any]], *batches: StretchResult) -> None:
     reference = Reference()
     reference.apply(batches)
-    meter = store.registry.meter("views")
+    meter = store.registry.meter("main", "views")
     with store.snapshots.take() as snapshot:
         for question in questions:
             found = {row[:-WIDTH]: cell(*row[-WIDTH:]) for row in snapshot.read(meter, **question).rows()}
@@ -171,7 +171,7 @@ def test_a_crash_at_every_statement(
         name = f"crash-{statement}"
         stores.make(name, prepare)
         store = stores.open(name, fuse=fuse)
-        views = store.registry.meter("views").meter_id
+        views = store.registry.meter("main", "views").meter_id
         fuse.light(statement, lasting=lasting, after=after)
         with pytest.raises(died):
             step(store, views)
@@ -200,7 +200,7 @@ def test_an_answer_that_does_not_come_at_every_write(
         name = f"unanswered-{statement}"
         stores.make(name, prepare)
         store = stores.open(name, fuse=fuse)
-        views = store.registry.meter("views").meter_id
+        views = store.registry.meter("main", "views").meter_id
         fuse.light(statement, lasting=False, after=done, error=OperationTimedOut({}, "a node"))
         with contextlib.suppress(StoreUnreachable):  # or it was settled and went on
             step(store, views)
@@ -229,7 +229,7 @@ def assert_goes_on(store: Store, *, counted_before: bool, questions: list[dict[s
     """What is there is exact, and so is all when the work is done again."""
     applied = store.sink.applied("log") == {0: 10}
     assert applied or not counted_before
-    views = store.registry.meter("views").meter_id
+    views = store.registry.meter("main", "views").meter_id
     assert_exact(store, questions, before(views), *([late(views)] if applied else []))
     apply_late(store, views)
     fold_all(store, most_points=1000)
@@ -253,7 +253,7 @@ def crash_points(
     """The statements of this step at which to die."""
     stores.make("whole", prepare)
     store = stores.open("whole", fuse=fuse)
-    views = store.registry.meter("views").meter_id
+    views = store.registry.meter("main", "views").meter_id
     fuse.light(10**6)
     step(store, views)
     statements = 10**6 - fuse.left

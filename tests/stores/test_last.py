@@ -11,7 +11,7 @@ MIDNIGHT = 1_700_006_400
 
 
 def test_it_is_the_same_in_every_grain_however_events_came(store):
-    meter = store.registry.put_meter(Meter("level", ("level",), ("tank",), ("count", "last")), now_ms=0)
+    meter = store.registry.put_meter("main", Meter("level", ("level",), ("tank",), ("count", "last")), now_ms=0)
     # (tank, second of the day, value); the later ones of a batch are not later events.
     batches = [
         [("north", 30, 1.0), ("south", 90, 5.0)],

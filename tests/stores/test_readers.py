@@ -46,7 +46,7 @@ def watch(store: Store, finished: Callable[[], bool], answered: Callable[[], obj
 
     Every answer must equal the ledger of the same snapshot.
     """
-    meter = store.registry.meter("views")
+    meter = store.registry.meter("main", "views")
     answers, outdated, wrong = 0, 0, []
     while not finished():
         try:
@@ -90,7 +90,7 @@ def work(store: Store, meter_id: int, pause: Callable[[], None]) -> None:
 @pytest.mark.parametrize("stores", ["sqlite", "cassandra"], indirect=True)  # of one in memory nobody else can read
 def test_readers_never_see_a_delta_twice_or_not_at_all(stores: Any, tmp_path: Path) -> None:
     store = stores.open()
-    meter = store.registry.put_meter(VIEWS, now_ms=0)
+    meter = store.registry.put_meter("main", VIEWS, now_ms=0)
     stop, told = tmp_path / "stop", tmp_path / "answers"
     told.touch()
     other = subprocess.Popen(
@@ -155,7 +155,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("label", ["n", "sum", "min", "bucket_s", "series_id", "meter"])
 def test_a_label_may_be_called_like_a_column_of_the_store(store, label):
-    meter = store.registry.put_meter(from_mapping({"name": "odd", "event": "view", "by": [label]}), now_ms=0)
+    meter = store.registry.put_meter("main", from_mapping({"name": "odd", "event": "view", "by": [label]}), now_ms=0)
     row = (meter.meter_id, "A", 60, 3, 0, None, None, None, None, None)
     blob = deltas.encode(deltas.from_rows([row]))
     result = StretchResult(Stretch(0, 0, 1), "log", 1, (meter.meter_id,), blob, Ledger(accepted=3, counted=3))
@@ -168,7 +168,7 @@ def test_a_label_may_be_called_like_a_column_of_the_store(store, label):
 
 def test_an_answer_is_put_together_from_many_parts(store, monkeypatch):
     monkeypatch.setattr(answer, "ROWS_AT_ONCE", 10)
-    meter = store.registry.put_meter(Meter("views", ("view",), by=("video",)), now_ms=0)
+    meter = store.registry.put_meter("main", Meter("views", ("view",), by=("video",)), now_ms=0)
     rows = [(meter.meter_id, f"video {number}", 60, 1, 0) for number in range(95)]
     blob = deltas.encode(deltas.from_rows(rows))
     result = StretchResult(Stretch(0, 0, 1), "log", 1, (meter.meter_id,), blob, Ledger(accepted=95, counted=95))
@@ -182,7 +182,7 @@ def test_an_answer_is_put_together_from_many_parts(store, monkeypatch):
 
 def test_an_answer_that_is_too_long_is_broken_off(store, monkeypatch):
     monkeypatch.setattr(answer, "ROWS_AT_ONCE", 10)
-    meter = store.registry.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=0)
+    meter = store.registry.put_meter("main", Meter("views", ("view",), by=("video", "country")), now_ms=0)
 
     def ask(most_rows, by=("video",), step_s=None):
         with store.snapshots.take() as snapshot:
@@ -210,7 +210,7 @@ def test_an_answer_that_is_too_long_is_broken_off(store, monkeypatch):
 
 def test_after_an_answer_was_broken_off_the_next_snapshot_is_a_new_one(store, monkeypatch):
     monkeypatch.setattr(answer, "ROWS_AT_ONCE", 1)
-    events = store.registry.meter("events")
+    events = store.registry.meter("main", "events")
     errors = []
     for number in range(3):
         rows = [(1, f"e{each}", 60, 1, 0, *[None] * 5) for each in range(5)]
@@ -229,7 +229,7 @@ def test_after_an_answer_was_broken_off_the_next_snapshot_is_a_new_one(store, mo
 
 def test_values_of_one_minute_that_come_in_several_folds_add_up(store):
     money = store.registry.put_meter(
-        Meter("money", ("sale",), compute=("count", "sum", "min", "max"), decimals=2), now_ms=0
+        "main", Meter("money", ("sale",), compute=("count", "sum", "min", "max"), decimals=2), now_ms=0
     )
     values = [  # exact_high, exact_low, min and max: none, nearly a carry, the carry, a debt
         (None, None, None, None),
@@ -250,7 +250,7 @@ def test_values_of_one_minute_that_come_in_several_folds_add_up(store):
 
 
 def test_series_are_found_by_one_of_their_labels(store: Store) -> None:
-    views = store.registry.put_meter(Meter("views", ("view",), by=("video", "country")), now_ms=0)
+    views = store.registry.put_meter("main", Meter("views", ("view",), by=("video", "country")), now_ms=0)
     series = [deltas.SEPARATOR.join(labels) for labels in (("A", "KR"), ("B", "KR"), ("A", "US"))]
     rows = [(views.meter_id, each, 60, n, 0, *[None] * 5) for n, each in enumerate(series, start=1)]
     blob = deltas.encode(deltas.from_rows(rows))
@@ -264,7 +264,7 @@ def test_series_are_found_by_one_of_their_labels(store: Store) -> None:
 
 
 def test_an_unknown_label_is_refused_by_name(store: Store) -> None:
-    events = store.registry.meter("events")
+    events = store.registry.meter("main", "events")
     with store.snapshots.take() as snapshot, pytest.raises(StoreError, match="has no label video; it has event"):
         snapshot.read(events, where={"video": ["A"]}, by=(), start_s=None, end_s=None, step_s=None)
     with store.snapshots.take() as snapshot, pytest.raises(StoreError, match="not a whole minute"):

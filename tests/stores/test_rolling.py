@@ -31,7 +31,7 @@ def roll(store: Store, now_s: int, *, slices: int | None = None, slice_series: i
 
 def sums(store: Store) -> list[int]:
     """Of minutes, hours, days and all time, over all series and series by series."""
-    events = store.registry.meter("events")
+    events = store.registry.meter("main", "events")
     with store.snapshots.take() as snapshot:
         return [
             snapshot.read(events, where={}, by=by, start_s=None, end_s=None, step_s=step_s)["n"].sum()

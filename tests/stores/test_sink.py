@@ -28,7 +28,7 @@ def result(start: int, end: int, *, partition: int = 0, log: str = "log-1", **mo
 
 def counted(store: Store) -> int:
     with store.snapshots.take() as snapshot:
-        events = store.registry.meter("events")
+        events = store.registry.meter("main", "events")
         total = snapshot.read(events, where={}, by=(), start_s=None, end_s=None, step_s=None)
         return int(total["n"].item())
 
@@ -138,7 +138,7 @@ def test_dead_letters_come_once_and_are_counted_for_ever(store: Store) -> None:
     assert len(store.dead_letters.newest(limit=1)) == 1
     assert store.upkeep.prune(now_ms=NOW_MS, journal_keep_ms=0, letter_bytes=150).letters == 1
     assert [letter for _, letter in store.dead_letters.newest()] == [letters[1]]
-    assert store.dead_letters.counts() == {("pipeline", "frame_damaged"): 6}
+    assert store.dead_letters.counts(tenant=None) == {("pipeline", "frame_damaged"): 6}
 
 
 def test_letters_within_their_room_are_not_dropped_at_the_next_pruning(store: Store) -> None:
@@ -150,21 +150,21 @@ def test_letters_within_their_room_are_not_dropped_at_the_next_pruning(store: St
 
 
 def test_when_the_last_dead_letter_came_is_when_it_was_found_however_old_the_record(store: Store) -> None:
-    assert store.dead_letters.last_ms() == {}
+    assert store.dead_letters.last_ms(tenant=None) == {}
     for start, found_ms in ((0, NOW_MS), (1, NOW_MS + 5), (2, NOW_MS - 7)):
         old = DeadLetter("pipeline", "undecodable", "…", 1, b"x", NOW_MS - 86_400_000, 0, start)
         store.sink.apply([result(start, start + 1, dead=(old,))], now_ms=found_ms)
     store.dead_letters.take_in(
         "dead-log", Stretch(0, 0, 1), [DeadLetter("collector", "bad_time", "…", 1, b"{}", NOW_MS + 60)]
     )
-    assert store.dead_letters.last_ms() == {
+    assert store.dead_letters.last_ms(tenant=None) == {
         ("pipeline", "undecodable"): NOW_MS + 5,
         ("collector", "bad_time"): NOW_MS + 60,
     }
 
 
 def test_kept_letters_are_listed_newest_first_by_hop_and_reason(store: Store) -> None:
-    assert store.dead_letters.search() == []
+    assert store.dead_letters.search(tenant=None) == []
     for number in range(12):
         reason = "undecodable" if number % 3 else "damaged"
         dead = (DeadLetter("pipeline", reason, f"p{number}", 2, b"x" * number, NOW_MS, 0, number),)
@@ -173,7 +173,7 @@ def test_kept_letters_are_listed_newest_first_by_hop_and_reason(store: Store) ->
         store.dead_letters.take_in("dead-log", Stretch(0, number, number + 1), [refused])
 
     def found(**wanted: Any) -> list[str]:
-        return [each.detail for each in store.dead_letters.search(**wanted)]
+        return [each.detail for each in store.dead_letters.search(tenant=None, **wanted)]
 
     assert found(limit=4) == ["c11", "p11", "c10", "p10"]
     assert len(found()) == 24
@@ -181,7 +181,7 @@ def test_kept_letters_are_listed_newest_first_by_hop_and_reason(store: Store) ->
     assert found(reasons=["damaged"]) == ["p9", "p6", "p3", "p0"]
     assert found(reasons=["damaged", "bad_time"], limit=4) == ["c11", "c10", "c9", "p9"]
     assert found(hops=["collector"], reasons=["damaged"]) == found(reasons=["never"]) == []
-    (newest,) = store.dead_letters.search(hops=["pipeline"], limit=1)
+    (newest,) = store.dead_letters.search(tenant=None, hops=["pipeline"], limit=1)
     assert (newest.events, newest.raw_bytes, newest.partition, newest.offset) == (2, 11, 0, 11)
 
 
@@ -190,12 +190,12 @@ def test_a_kept_letter_is_found_by_its_number_until_it_is_dropped(store: Store) 
     store.sink.apply([result(0, 4, dead=dead)], now_ms=NOW_MS)
     refused = DeadLetter("collector", "bad_time", "why", 1, b"{}", NOW_MS + 1)
     store.dead_letters.take_in("dead-log", Stretch(0, 0, 1), [refused])
-    ids = [each.letter_id for each in store.dead_letters.search()]
+    ids = [each.letter_id for each in store.dead_letters.search(tenant=None)]
     assert [store.dead_letters.get(each) for each in ids] == [refused, *reversed(dead)]
     assert len(set(ids)) == 4
     assert store.dead_letters.get(max(ids) + 1000) is None
     store.upkeep.prune(now_ms=NOW_MS, journal_keep_ms=0, letter_bytes=150)
-    kept = [each.letter_id for each in store.dead_letters.search()]
+    kept = [each.letter_id for each in store.dead_letters.search(tenant=None)]
     assert kept == ids[:2]
     assert [store.dead_letters.get(each) for each in ids] == [refused, dead[2], None, None]
 
@@ -207,8 +207,10 @@ def test_letters_are_listed_over_the_borders_of_pages_and_blocks(store: Store, m
     many = [DeadLetter("collector", "bad_time", f"{number}", 1, b"{}", NOW_MS + number) for number in range(40)]
     for number, letter in enumerate(many):
         store.dead_letters.take_in("dead-log", Stretch(0, number, number + 1), [letter])
-    assert [each.detail for each in store.dead_letters.search(limit=20)] == [str(n) for n in range(39, 19, -1)]
-    ids = [each.letter_id for each in store.dead_letters.search(limit=100)]
+    assert [each.detail for each in store.dead_letters.search(tenant=None, limit=20)] == [
+        str(n) for n in range(39, 19, -1)
+    ]
+    ids = [each.letter_id for each in store.dead_letters.search(tenant=None, limit=100)]
     if isinstance(store, CassandraStore):
         assert len(ids) == 30, "only so many are looked through"
     assert [store.dead_letters.get(each) for each in ids] == many[::-1][: len(ids)]
@@ -248,7 +250,7 @@ def test_lag_is_stated_per_batch_and_over_batches(store: Store) -> None:
 
 def test_a_meter_is_live_from_its_first_applied_stretch_in_each_partition(store: Store, stores: Any) -> None:
     store.sink.apply([result(0, 10), result(0, 4, partition=1)], now_ms=NOW_MS)
-    views = store.registry.put_meter(Meter("views", ("view",)), now_ms=NOW_MS)
+    views = store.registry.put_meter("main", Meter("views", ("view",)), now_ms=NOW_MS)
     store.sink.apply([result(10, 12, meter_ids=(1, views.meter_id))], now_ms=NOW_MS)
     store.sink.apply([result(12, 20, meter_ids=(1, views.meter_id))], now_ms=NOW_MS)
     assert store.registry.live_from(1) == {0: 0, 1: 0}
@@ -262,16 +264,16 @@ def test_a_meter_is_live_from_its_first_applied_stretch_in_each_partition(store:
 
 
 def test_a_broken_meter_is_not_live_until_it_is_redefined(store: Store) -> None:
-    views = store.registry.put_meter(Meter("views", ("view",)), now_ms=NOW_MS)
+    views = store.registry.put_meter("main", Meter("views", ("view",)), now_ms=NOW_MS)
     before = store.registry.live_meters()
     store.sink.apply([result(0, 10, broken={views.meter_id: "no such column"})], now_ms=NOW_MS)
     after = store.registry.live_meters()
     assert after.revision > before.revision
     assert [meter.meter.name for meter in after.meters] == ["events", "metrics"]
-    assert store.registry.meter("views").broken == "no such column"
+    assert store.registry.meter("main", "views").broken == "no such column"
     assert store.registry.broken_since(views.meter_id) == {0: (0, "no such column")}
-    assert store.registry.put_meter(Meter("views", ("view",)), now_ms=NOW_MS).broken == "no such column"
-    fresh = store.registry.put_meter(Meter("views", ("view",), by=("video",)), now_ms=NOW_MS)
+    assert store.registry.put_meter("main", Meter("views", ("view",)), now_ms=NOW_MS).broken == "no such column"
+    fresh = store.registry.put_meter("main", Meter("views", ("view",), by=("video",)), now_ms=NOW_MS)
     assert (fresh.version, fresh.broken) == (2, None)
     assert [meter.meter.name for meter in store.registry.live_meters().meters] == ["events", "metrics", "views"]
 

@@ -20,7 +20,7 @@ def meter(store: Store, monkeypatch: pytest.MonkeyPatch) -> RegisteredMeter:
     """One that keeps a sketch, whatever functions there are."""
     function = Function(lambda _: ("n", columns.SKETCH), lambda row, _: row.n, lambda _: [])
     monkeypatch.setitem(FUNCTIONS, "slots", function)
-    return store.registry.put_meter(Meter("latency", ("call",), ("server",), ("count", "slots")), now_ms=0)
+    return store.registry.put_meter("main", Meter("latency", ("call",), ("server",), ("count", "slots")), now_ms=0)
 
 
 def batch(meter: RegisteredMeter, start: int, *rows: tuple[str, int, dict[int, int] | None]) -> StretchResult:
@@ -69,7 +69,7 @@ def test_they_merge_wherever_they_lie(store, meter):
 
 
 def test_a_meter_that_asks_for_none_reads_none(store, meter):
-    plain = store.registry.put_meter(Meter("calls", ("call",), ("server",)), now_ms=0)
+    plain = store.registry.put_meter("main", Meter("calls", ("call",), ("server",)), now_ms=0)
     both = [batch(meter, 0, ("web-1", 0, {3: 1})), batch(plain, 1, ("web-1", 0, {3: 1}))]
     store.sink.apply(both[:1], now_ms=0)
     store.sink.apply(both[1:], now_ms=0)

@@ -61,7 +61,7 @@ class Path:
     def total(self) -> int:
         question = {"where": {}, "by": [], "start_s": None, "end_s": None, "step_s": None}
         with self.store.snapshots.take() as snapshot:
-            return int(snapshot.read(self.store.registry.meter("events"), **question)["n"].sum())
+            return int(snapshot.read(self.store.registry.meter("main", "events"), **question)["n"].sum())
 
     def ledger(self) -> Ledger:
         with self.store.snapshots.take() as snapshot:

@@ -52,24 +52,26 @@ def everything(store: Store, asked: Sequence[Question]) -> dict[str, Any]:
     """The answers to these questions, and all else that a user can see."""
     with store.snapshots.take() as snapshot:
         found = [
-            {**question, "rows": read(snapshot, store.registry.meter(question["meter"]), question)}
+            {**question, "rows": read(snapshot, store.registry.meter("main", question["meter"]), question)}
             for question in asked
         ]
         ledger = {str(partition): asdict(terms) for partition, terms in sorted(snapshot.ledger().items())}
         applied = {str(partition): following for partition, following in sorted(snapshot.applied().items())}
         lag = snapshot.lag(since_ms=0)
-    counts = store.dead_letters.counts()
+    counts = store.dead_letters.counts(tenant=None)
     return {
         "answers": found,
-        "meters": [_meter(store, each) for each in store.registry.meters()],
+        "meters": [_meter(store, each) for each in store.registry.meters("main")],
         "ledger": ledger,
         "applied": applied,
         "lag": None if lag is None else asdict(lag),
         "heartbeats": {role: list(beat) for role, beat in sorted(store.heartbeats.beats().items())},
         "buried": {partition: sorted(store.sink.buried(int(partition))) for partition in applied},
         "letter_counts": sorted([hop, reason, events] for (hop, reason), events in counts.items()),
-        "last_letters_ms": sorted([*kind, last_ms] for kind, last_ms in store.dead_letters.last_ms().items()),
-        "letters": [_letter(store, each.letter_id) for each in store.dead_letters.search(limit=1_000)],
+        "last_letters_ms": sorted(
+            [*kind, last_ms] for kind, last_ms in store.dead_letters.last_ms(tenant=None).items()
+        ),
+        "letters": [_letter(store, each.letter_id) for each in store.dead_letters.search(tenant=None, limit=1_000)],
     }
 
 

@@ -71,13 +71,13 @@ class Product:
             cached.cache_clear()
 
     def put_meter(self, definition: Definition, *, now_ms: int) -> None:
-        self.store.registry.put_meter(from_mapping(definition.mapping), now_ms=now_ms)
+        self.store.registry.put_meter("main", from_mapping(definition.mapping), now_ms=now_ms)
 
     def delete_meter(self, name: str, *, now_ms: int) -> None:
-        self.store.registry.delete_meter(name, now_ms=now_ms)
+        self.store.registry.delete_meter("main", name, now_ms=now_ms)
 
     def resume_meter(self, name: str) -> None:
-        self.store.registry.resume_meter(name)
+        self.store.registry.resume_meter("main", name)
 
     def append(self, partition: int, received_ms: int, events: Sequence[Event]) -> None:
         accepted = _validated(events, received_ms)
@@ -98,7 +98,9 @@ class Product:
         applied = self.store.sink.applied(self._log.identity)
         ends = {partition: at.synced for partition, at in self._log.positions().items()}
         stretches = [Stretch(partition, applied.get(partition, 0), end) for partition, end in ends.items()]
-        broken = {self.store.registry.meter(name).meter_id: partition for name, partition in (breaks or {}).items()}
+        broken = {
+            self.store.registry.meter("main", name).meter_id: partition for name, partition in (breaks or {}).items()
+        }
         self._batches += 1
         results = [self._count(stretch, broken) for stretch in stretches if stretch.start < stretch.end]
         assert self.store.sink.apply(results, now_ms=now_ms) == results

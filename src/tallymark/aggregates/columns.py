@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from tallymark.aggregates import exact, sketch
-from tallymark.aggregates.rules import Add, Count, Greatest, High, Latest, Least, Low, Row, Rule, Sketch
+from tallymark.aggregates.functions import VERSION_COLUMN
+from tallymark.aggregates.rules import Add, Count, Greatest, High, Latest, Least, Low, Oldest, Row, Rule, Sketch
 
 _SQL_TYPES: dict[pl.DataType, str] = {pl.Int64(): "INTEGER", pl.Float64(): "REAL", pl.Binary(): "BLOB"}
 _NUMPY_TYPES: dict[pl.DataType, str] = {pl.Int64(): "<i8", pl.Float64(): "<f8"}
@@ -68,6 +69,8 @@ COLUMNS = (
     Column(SKETCH, pl.Binary(), Sketch(), pl.lit(None, pl.Binary), since=3),
     Column("last_ms", pl.Int64(), Greatest(), _LAST_MS, since=4),
     Column("last", pl.Float64(), Latest("last_ms"), _NUMBER.filter(_TIME == _LAST_MS).max(), since=4),
+    # The oldest version of the meter among those that counted the events; null is the first that has these points.
+    Column(VERSION_COLUMN, pl.Int64(), Oldest("n"), pl.lit(None, pl.Int64), since=5),
 )
 """in the order of the tables of SQLite: new ones come last"""
 # Made once: an expression takes 30 us, and a question needs dozens.

@@ -16,6 +16,8 @@ Value = int | float | Decimal | None
 # Wide enough for any exact sum (`aggregates.exact`: 29 digits).
 _EXACT = Context(prec=60)
 _EXACT_SUM = ("exact_high", "exact_low")
+VERSION_COLUMN = "version"
+"""the column that says which versions of a meter counted, where several share their points"""
 
 
 @dataclass(frozen=True, slots=True)

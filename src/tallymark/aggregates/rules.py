@@ -1,7 +1,7 @@
 """Merge rules: how the rows of a group become one row, the same in Polars, in SQL and in plain Python.
 
-Every rule is associative and commutative and ignores nulls, so neither the order of batches nor how they were cut ever
-shows in a number. `tests/unit/aggregates` checks that for each column of the table, in all three languages.
+Every rule is associative and commutative, so neither the order of batches nor how they were cut ever shows in a number.
+All but `Oldest` ignore nulls. `tests/unit/aggregates` checks that for each column of the table, in all three languages.
 """
 
 from collections.abc import Callable, Mapping
@@ -158,6 +158,29 @@ class Latest:
         if left[self.by] is None or right[self.by] is None:
             return left[name] if right[self.by] is None else right[name]
         return max((left[self.by], left[name]), (right[self.by], right[name]))[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """The least, but null is less than anything. A row without events has none, and changes nothing."""
+
+    events: str
+    """the column that counts them"""
+
+    def merged(self, name: str) -> pl.Expr:
+        is_oldest = pl.col(name).is_null() & (pl.col(self.events) > 0)
+        return pl.when(~is_oldest.any()).then(pl.col(name).min())
+
+    def merged_sql(self, name: str) -> str:
+        return f"CASE WHEN COUNT({name}) = SUM({self.events} > 0) THEN MIN({name}) END"
+
+    def added_sql(self, name: str) -> str:
+        # Of several arguments SQLite's MIN is null if any is. Points always have events.
+        return f"MIN({name}, excluded.{name})"
+
+    def of_two(self, name: str, left: Row, right: Row) -> Any:
+        found = [row[name] for row in (left, right) if row[self.events] > 0]
+        return None if None in found else min(found, default=None)
 
 
 @dataclass(frozen=True, slots=True)

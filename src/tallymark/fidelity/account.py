@@ -87,7 +87,7 @@ def _refused_in_part(store: Store, dead: LogView) -> int | None:
     try:
         position = store.dead_letters.position(identity)
         for _ in range(MOST_READS):
-            counts = store.dead_letters.counts()
+            counts = store.dead_letters.counts(tenant=None)
             before, position = position, store.dead_letters.position(identity)
             if before == position:
                 break

@@ -26,6 +26,6 @@ class LostRecords:
     def known(self, store: Store) -> bool:
         now = self._clock()
         if now >= self._known_until:
-            self._lost = are_lost(store.dead_letters.counts())
+            self._lost = are_lost(store.dead_letters.counts(tenant=None))
             self._known_until = now + CHECK_EVERY_S
         return self._lost

@@ -23,7 +23,7 @@ RECENT_MS = 3_600_000
 def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
     """Every term of `received = accepted + refused` and `accepted = counted + … + in flight`."""
     store, settings = evidence.store, evidence.settings
-    letters = store.dead_letters.counts()
+    letters = store.dead_letters.counts(tenant=None)
     with store.snapshots.take() as snapshot:
         fresh = freshness(
             snapshot,
@@ -37,7 +37,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         lag, rate = recent_lag(snapshot, now_ms=now_ms), events_per_second(snapshot, now_ms=now_ms)
     # The log is read after the snapshot, so what is counted is never more than what was accepted.
     positions = evidence.events.positions() or {}
-    alive, meters = roles(settings.run_folder, store.heartbeats.beats(), now_ms=now_ms), store.registry.meters()
+    alive, meters = roles(settings.run_folder, store.heartbeats.beats(), now_ms=now_ms), store.registry.all_meters()
     document = {
         "now_ms": now_ms,
         "tallymark": __version__,
@@ -98,5 +98,5 @@ def _positions(positions: Mapping[int, Positions], applied: Mapping[int, int]) -
 
 def _recent_letters(store: Store, *, now_ms: int) -> set[str]:
     """Reasons for which the pipeline wrote dead letters within the last hour."""
-    last_ms = store.dead_letters.last_ms().items()
+    last_ms = store.dead_letters.last_ms(tenant=None).items()
     return {reason for (hop, reason), at_ms in last_ms if hop == "pipeline" and at_ms > now_ms - RECENT_MS}

@@ -33,7 +33,7 @@ def total(sources: Sources, question: Question) -> Computed:
         frame = _read(snapshot, question)
         fresh = _fresh(sources, snapshot)
     ((_, row),) = rows(frame, ())
-    value = values(row, question.functions, question.meter.meter)
+    value = values(row, question.functions, question.meter)
     return _computed(question, fresh, value=value)
 
 
@@ -74,7 +74,7 @@ def top(sources: Sources, question: Question) -> Computed:
     items = [
         {
             "labels": dict(zip(question.by, labels, strict=True)),
-            "value": values(row, question.functions, question.meter.meter),
+            "value": values(row, question.functions, question.meter),
         }
         for labels, row in rows(first, _columns(question))
     ]
@@ -105,7 +105,7 @@ def _over_time(sources: Sources, snapshot: Snapshot, question: Question, edges: 
 def _largest(snapshot: Snapshot, question: Question) -> tuple[pl.DataFrame, int]:
     """The series that come first, one row each, and how many others there are."""
     frame = _read(snapshot, question, most_rows=MOST_ROWS)
-    first = largest(frame, _columns(question), question.functions[0], question.meter.meter, most=question.most)
+    first = largest(frame, _columns(question), question.functions[0], question.meter, most=question.most)
     return first, frame.height - first.height
 
 
@@ -161,7 +161,7 @@ def _fresh(sources: Sources, snapshot: Snapshot) -> Freshness:
 
 def _points(buckets: dict[int, Row], question: Question, edges: Edges, fresh: Freshness) -> list[dict[str, Any]]:
     """A bucket without events is empty once it is complete; until then its value is unknown."""
-    meter, functions = question.meter.meter, question.functions
+    meter, functions = question.meter, question.functions
     empty, not_known = values(NOTHING, functions, meter), unknown(functions)
     points = []
     for start_s, end_s in edges.buckets():

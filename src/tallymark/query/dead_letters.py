@@ -5,6 +5,7 @@ from typing import Any
 from tallymark.events.frame import FrameError
 from tallymark.events.moments import rfc3339_ms
 from tallymark.events.refusals import CODES
+from tallymark.events.tenants import MAIN
 from tallymark.http import Problem
 from tallymark.query.frame_rows import rows, rows_in_a_child
 from tallymark.query.parameters import Given, Pairs, sort_out
@@ -36,12 +37,12 @@ def list_letters(sources: Sources, pairs: Pairs) -> dict[str, Any]:
     """The letters that are kept, newest first, and how many events each reason has ever had."""
     given = sort_out(pairs, allowed=("limit",), question="/v1/dlq", keys=tuple(FILTERS))
     store = sources.store
-    counts, last_ms = store.dead_letters.counts(), store.dead_letters.last_ms()
+    counts, last_ms = store.dead_letters.counts(tenant=MAIN), store.dead_letters.last_ms(tenant=MAIN)
     _check(given, "hop", HOPS)
     _check(given, "reason", (*REASONS, *(reason for _, reason in counts)))
     limit = given.whole("limit", default=DEFAULT_LETTERS, most=MOST_LETTERS)
     hops, reasons = (given.where.get(name, ()) for name in FILTERS)
-    found = store.dead_letters.search(hops=hops, reasons=reasons, limit=limit)
+    found = store.dead_letters.search(tenant=MAIN, hops=hops, reasons=reasons, limit=limit)
     return {
         "letters": [_summary(each) for each in found],
         "counts": [
@@ -116,7 +117,7 @@ def _check(given: Given, name: str, known: tuple[str, ...]) -> None:
 def _unknown(sources: Sources, name: str, *, is_id: bool) -> str:
     if not is_id:
         return f"{name[:40]!r} is not the number of a dead letter; `tallymark dlq list` shows them"
-    kept = sources.store.dead_letters.search(limit=1)
+    kept = sources.store.dead_letters.search(tenant=MAIN, limit=1)
     if not kept:
         return f"there is no dead letter {name}; none are kept"
     return (

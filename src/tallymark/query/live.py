@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from tallymark.events.moments import rfc3339_s
+from tallymark.events.tenants import MAIN
 from tallymark.http import Problem
 from tallymark.query.response import encode
 from tallymark.query.values import rows, values
@@ -141,7 +142,7 @@ def news(store: Store, groups: Sequence[Wanted]) -> tuple[int, dict[Wanted, byte
     if not batches:
         return store.snapshots.journal_end() if start > store.snapshots.journal_end() else start, {}
     through = batches[-1][0]
-    meters = {registered.meter.name: registered for registered in store.registry.meters()}
+    meters = {registered.meter.name: registered for registered in store.registry.meters(MAIN)}
     texts: dict[Wanted, bytes | None] = {}
     for wanted in groups:
         name, where, since = wanted
@@ -157,13 +158,13 @@ def news(store: Store, groups: Sequence[Wanted]) -> tuple[int, dict[Wanted, byte
 def _changes(
     registered: RegisteredMeter, where: Where, frames: Sequence[pl.DataFrame], through: int, *, gap: bool
 ) -> bytes:
-    own = [frame.filter(pl.col("meter") == registered.meter_id) for frame in frames]
+    own = [frame.filter(pl.col("meter") == registered.set_id) for frame in frames]
     added = deltas.merge(own) if own else deltas.empty()
     changes = []
     for (series, bucket_s), sums in rows(added.sort("n", descending=True), ("series", "bucket_s")):
         labels = dict(zip(registered.labels, series.split("\0"), strict=True)) if registered.labels else {}
         if all(labels[key] in wanted for key, wanted in where):
-            value = values(sums, registered.meter.compute, registered.meter)
+            value = values(sums, registered.meter.compute, registered)
             changes.append({"labels": labels, "time": rfc3339_s(bucket_s), **value})
     if not changes and not gap:
         return b""

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from tallymark.events.moments import rfc3339_ms
+from tallymark.events.tenants import MAIN
 from tallymark.http import Problem
 from tallymark.meters import MeterError, from_mapping, to_mapping
 from tallymark.query.sources import Sources
@@ -18,14 +19,14 @@ MOST_BODY_BYTES = 64_000
 def known_meter(registry: Registry, name: str) -> RegisteredMeter:
     """The newest version; 404 with the nearest name if there is none."""
     try:
-        return registry.meter(name)
+        return registry.meter(MAIN, name)
     except UnknownMeter:
-        near = suggest(name, sorted(known.meter.name for known in registry.meters()), what="there are")
+        near = suggest(name, sorted(known.meter.name for known in registry.meters(MAIN)), what="there are")
         raise Problem(404, "unknown_meter", f"there is no meter {name[:80]!r}{near}", meter=name[:80]) from None
 
 
 def list_meters(sources: Sources) -> dict[str, Any]:
-    return {"meters": [to_json(meter) for meter in sources.store.registry.meters()]}
+    return {"meters": [to_json(meter) for meter in sources.store.registry.meters(MAIN)]}
 
 
 def get_meter(sources: Sources, name: str) -> dict[str, Any]:
@@ -40,12 +41,12 @@ def get_meter(sources: Sources, name: str) -> dict[str, Any]:
 def put_meter(sources: Sources, name: str, body: bytes) -> tuple[int, dict[str, Any]]:
     """(status, answer): 201 for a new meter, 200 for a new version or no change."""
     meter = _definition(name, body)
-    before = {known.meter.name: known for known in sources.store.registry.meters()}.get(name)
+    before = {known.meter.name: known for known in sources.store.registry.meters(MAIN)}.get(name)
     if before is not None and before.built_in:
         if meter == before.meter:
             return 200, {**to_json(before), "note": "nothing changed"}
         raise _built_in(name, "redefined")
-    after = sources.store.registry.put_meter(meter, now_ms=sources.clock_ms())
+    after = sources.store.registry.put_meter(MAIN, meter, now_ms=sources.clock_ms())
     return (201 if before is None else 200), {**to_json(after), "note": _note(before, after)}
 
 
@@ -53,13 +54,13 @@ def delete_meter(sources: Sources, name: str) -> dict[str, Any]:
     gone = known_meter(sources.store.registry, name)
     if gone.built_in:
         raise _built_in(name, "deleted")
-    sources.store.registry.delete_meter(name, now_ms=sources.clock_ms())
+    sources.store.registry.delete_meter(MAIN, name, now_ms=sources.clock_ms())
     return {"deleted": name, "version": gone.version, "note": f"{name} stops counting from the next batch on"}
 
 
 def resume_meter(sources: Sources, name: str) -> dict[str, Any]:
     before = known_meter(sources.store.registry, name)
-    after = sources.store.registry.resume_meter(name)
+    after = sources.store.registry.resume_meter(MAIN, name)
     return {**to_json(after), "note": _resumed(before, after)}
 
 

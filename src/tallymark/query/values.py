@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 
 from tallymark.aggregates import columns
-from tallymark.aggregates.functions import FUNCTIONS, Value
-from tallymark.meters.model import Meter
+from tallymark.aggregates.functions import FUNCTIONS, VERSION_COLUMN, Value
+from tallymark.store.model import RegisteredMeter
 
 Row = namedtuple("Row", columns.NAMES)  # type: ignore[misc]  # a field for each column of the table
 NOTHING = Row(**columns.NOTHING)
@@ -21,16 +21,30 @@ def rows(frame: pl.DataFrame, keys: Sequence[str]) -> Iterable[tuple[tuple[Any, 
         yield row[:width], Row(*row[width:])
 
 
-def largest(frame: pl.DataFrame, by: Sequence[str], function: str, meter: Meter, *, most: int) -> pl.DataFrame:
+def largest(
+    frame: pl.DataFrame, by: Sequence[str], function: str, registered: RegisteredMeter, *, most: int
+) -> pl.DataFrame:
     """The first rows by one aggregate, ties by label; ranked in columns, since a meter may have a million series."""
-    ranks = FUNCTIONS[function].ranks(meter.decimals)
+    ranks = FUNCTIONS[function].ranks(registered.meter.decimals)
+    if (since := registered.added.get(function)) is not None:
+        is_whole = (pl.col("n") == 0) | (pl.col(VERSION_COLUMN) >= since).fill_null(False)
+        ranks = [pl.when(is_whole).then(rank) for rank in ranks]
     falling = [True] * len(ranks) + [False] * len(by)
     return frame.sort(*ranks, *by, descending=falling, nulls_last=falling).head(most)
 
 
-def values(row: Row, functions: Sequence[str], meter: Meter) -> dict[str, Value]:
-    """Name -> number. A sum of nothing is 0; min, max and avg of nothing are null."""
-    return {function: FUNCTIONS[function].value(row, meter.decimals) for function in functions}
+def values(row: Any, functions: Sequence[str], registered: RegisteredMeter) -> dict[str, Value]:
+    """Name -> number. A sum of nothing is 0; min, max and avg of nothing are null.
+
+    What some of the events lack, because they were counted before the meter computed it, is null as well.
+    """
+    decimals = registered.meter.decimals
+    return {
+        function: FUNCTIONS[function].value(row, decimals)
+        if not row.n or registered.is_whole(function, row.version)
+        else None
+        for function in functions
+    }
 
 
 def unknown(functions: Sequence[str]) -> dict[str, Value]:

@@ -8,9 +8,10 @@ collector opens stores too.
 | 2 | (1 on Cassandra) the first that was released |
 | 3 | sketches; marks by grain; points by second and by ten seconds |
 | 4 | the aggregate `last` |
+| 5 | tenants; versions of a meter that share their points |
 """
 
-VERSION = 4
+VERSION = 5
 
 
 def newer(what: str, found: object) -> str:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tallymark.events.tenants import MAIN
 from tallymark.ledger import Ledger as Ledger
 from tallymark.meters.model import BUILT_IN, Meter
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredMeter:
-    """One version of a meter as the store knows it; `meter_id` stands for (name, version) in deltas and points."""
+    """One version of a tenant's meter as the store knows it; `meter_id` stands for (tenant, name, version)."""
 
     meter_id: int
     version: int
@@ -19,6 +20,25 @@ class RegisteredMeter:
     """why it stopped counting, if it did"""
     missed: int = 0
     """events that it would have looked at while it was broken: fresh ones with a name that it counts"""
+    tenant: str = MAIN
+    first_id: int = 0
+    """`meter_id` of the first version that counted the same events in the same way; 0 if it is this one"""
+    added: Mapping[str, int] = field(default_factory=dict)
+    """function -> the version that added it, for those that the first of these versions did not compute"""
+
+    @property
+    def set_id(self) -> int:
+        """Whose points its numbers are, in deltas and points. Versions that differ in `compute` alone share them."""
+        return self.first_id or self.meter_id
+
+    @property
+    def counts_as(self) -> int | None:
+        """What its deltas say in the column `version`: null for the first version that has these points."""
+        return None if self.set_id == self.meter_id else self.version
+
+    def is_whole(self, function: str, version: int | None) -> bool:
+        """Whether a row of this version, with events, has what the function needs of all of them."""
+        return function not in self.added or (version is not None and version >= self.added[function])
 
     @property
     def built_in(self) -> bool:
@@ -64,7 +84,7 @@ class DeadLetter:
     at_ms: int
     partition: int = -1
     offset: int = -1
-    tenant: str = "main"
+    tenant: str = MAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +100,7 @@ class LetterSummary:
     partition: int
     offset: int
     raw_bytes: int
+    tenant: str = MAIN
 
     @classmethod
     def of(cls, letter_id: int, letter: DeadLetter) -> "LetterSummary":
@@ -93,6 +114,7 @@ class LetterSummary:
             letter.partition,
             letter.offset,
             len(letter.raw),
+            letter.tenant,
         )
 
 
@@ -139,6 +161,14 @@ class StretchResult:
     """where the store keeps the deltas, if the task brought them there itself; counts once `Sink.apply` has named it"""
     missed: Mapping[int, int] = field(default_factory=dict)
     """meter_id -> events of the stretch that a broken meter missed; each that is broken is named, if only with 0"""
+    tenants: Mapping[str, Ledger] = field(default_factory=dict)
+    """the ledger split by tenant; empty if all of it is `main`'s"""
+    new_tenants: tuple[str, ...] = ()
+    """tenants of events in the stretch that have no meters yet, not even the built-in ones: it must be planned again"""
+
+    @property
+    def ledgers(self) -> Mapping[str, Ledger]:
+        return self.tenants or {MAIN: self.ledger}
 
 
 @dataclass(frozen=True, slots=True)

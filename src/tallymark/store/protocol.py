@@ -72,21 +72,38 @@ class TooManyRows(StoreError):
 
 
 class Registry(Protocol):
-    """Definitions of meters and their versions."""
+    """Definitions of meters and their versions, by tenant."""
 
-    def live_meters(self) -> LiveMeters: ...
+    def live_meters(self) -> LiveMeters:
+        """Of all tenants."""
+        ...
 
-    def meters(self) -> list[RegisteredMeter]:
+    def tenants(self) -> list[str]:
+        """Those that have meters: `main` always, others from their first event or meter on."""
+        ...
+
+    def add_tenant(self, tenant: str) -> None:
+        """Makes its built-in meters, unless it has them."""
+        ...
+
+    def all_meters(self) -> list[RegisteredMeter]:
+        """As `meters`, of all tenants."""
+        ...
+
+    def meters(self, tenant: str) -> list[RegisteredMeter]:
         """The newest version of every meter that is not deleted, broken ones included."""
         ...
 
-    def meter(self, name: str) -> RegisteredMeter: ...
+    def meter(self, tenant: str, name: str) -> RegisteredMeter: ...
 
-    def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
-        """The same definition again changes nothing; another one is a new version."""
+    def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+        """The same definition again changes nothing; another one is a new version.
+
+        One that differs in `compute` alone goes on with the numbers of the version before it.
+        """
         ...
 
-    def delete_meter(self, name: str, *, now_ms: int) -> None: ...
+    def delete_meter(self, tenant: str, name: str, *, now_ms: int) -> None: ...
 
     def live_from(self, meter_id: int) -> dict[int, int]:
         """partition -> first offset that this version of a meter counted."""
@@ -96,7 +113,7 @@ class Registry(Protocol):
         """partition -> (start of the first stretch it failed on, why); empty once it was resumed."""
         ...
 
-    def resume_meter(self, name: str) -> RegisteredMeter:
+    def resume_meter(self, tenant: str, name: str) -> RegisteredMeter:
         """Lets a broken meter count again, from the next batch on; its gaps stay on record."""
         ...
 
@@ -200,7 +217,11 @@ class Snapshot(Protocol):
         ...
 
     def ledger(self) -> dict[int, Ledger]:
-        """Per partition."""
+        """Per partition, over all tenants."""
+        ...
+
+    def tenant_ledgers(self) -> dict[str, Ledger]:
+        """Per tenant, over all partitions."""
         ...
 
     def applied(self) -> dict[int, int]: ...
@@ -246,9 +267,14 @@ class DeadLetters(Protocol):
     def newest(self, *, limit: int = 100) -> list[tuple[int, DeadLetter]]: ...
 
     def search(
-        self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
+        self,
+        *,
+        tenant: str | None,
+        hops: Collection[str] = (),
+        reasons: Collection[str] = (),
+        limit: int = 100,
     ) -> list[LetterSummary]:
-        """Those that are kept, newest first, of these hops and reasons (none named: of all).
+        """Those that are kept, newest first, of these hops and reasons (none named: of all), of a tenant or of all.
 
         A store without an index of their kinds looks through the `MOST_LOOKED_AT` newest at most: a rare reason must
         not read all of them.
@@ -259,11 +285,11 @@ class DeadLetters(Protocol):
         """None if there was none of that number, or it was dropped to save room."""
         ...
 
-    def counts(self) -> dict[tuple[str, str], int]:
-        """(hop, reason) -> events."""
+    def counts(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
+        """(hop, reason) -> events, of a tenant or of all."""
         ...
 
-    def last_ms(self) -> dict[tuple[str, str], int]:
+    def last_ms(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
         """(hop, reason) -> when the last such letter was found."""
         ...
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tallymark.aggregates.columns import NAMES
-from tallymark.aggregates.functions import columns_for
+from tallymark.aggregates.functions import VERSION_COLUMN, columns_for
 from tallymark.store.deltas import SEPARATOR
 from tallymark.store.grains import EARLIEST_S, LATEST_S
 from tallymark.store.model import RegisteredMeter, label_column
@@ -52,6 +52,8 @@ class Question:
         """What must be read, in the order of the table; the number of events always."""
         meter = self.meter.meter
         needed = columns_for(("count", *meter.compute), decimals=meter.decimals)
+        if self.meter.added:
+            needed |= {VERSION_COLUMN}
         return [name for name in NAMES if name in needed]
 
     @property
@@ -75,5 +77,5 @@ class Question:
         return rows.filter(is_asked).select(*columns, *self.columns)
 
     def answer_deltas(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        is_meter = pl.col("meter") == self.meter.meter_id
+        is_meter = pl.col("meter") == self.meter.set_id
         return pl.concat([self.answer(part.lazy().filter(is_meter)) for part in parts]).collect()

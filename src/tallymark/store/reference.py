@@ -63,7 +63,7 @@ class Reference:
 
     def _of(self, meter: RegisteredMeter) -> Iterator[tuple[dict[str, str], int, Cell]]:
         for (meter_id, series, bucket_s), found in self.cells.items():
-            if meter_id == meter.meter_id:
+            if meter_id == meter.set_id:
                 yield dict(zip(meter.labels, series.split(deltas.SEPARATOR), strict=False)), bucket_s, found
 
 

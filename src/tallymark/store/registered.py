@@ -1,11 +1,79 @@
-"""Meters by name: what every registry answers alike."""
+"""Meters by name and version: what every registry answers alike."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 
+from tallymark.aggregates.functions import columns_for
 from tallymark.meters.model import BUILT_IN, EVENTS, Meter
 from tallymark.store.model import LiveMeters, RegisteredMeter
 from tallymark.store.protocol import StoreError, UnknownMeter
 from tallymark.suggest import suggest
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a meter as it is kept."""
+
+    meter_id: int
+    tenant: str
+    version: int
+    set_id: int
+    meter: Meter
+    created_ms: int
+    deleted_ms: int | None = None
+
+
+def newest_of(
+    versions: Iterable[Version], *, broken: Mapping[int, str], missed: Mapping[int, int]
+) -> list[RegisteredMeter]:
+    """The newest version of every meter that is not deleted, by tenant and name; all versions of it must be given.
+
+    `broken` and `missed` are by meter_id. A version is broken as a whole, whichever partition it was.
+    """
+    found = []
+    in_order = sorted(versions, key=lambda each: (each.tenant, each.meter.name, each.version))
+    for _, group in groupby(in_order, key=lambda each: (each.tenant, each.meter.name)):
+        *_, last = history = list(group)
+        if last.deleted_ms is None:
+            found.append(
+                RegisteredMeter(
+                    last.meter_id,
+                    last.version,
+                    last.meter,
+                    last.created_ms,
+                    broken.get(last.meter_id),
+                    missed.get(last.meter_id, 0),
+                    last.tenant,
+                    last.set_id,
+                    _added([each for each in history if each.set_id == last.set_id]),
+                )
+            )
+    return found
+
+
+def following(known: Sequence[Version], meter: Meter) -> tuple[int, int | None]:
+    """(version, set) of a new version, given those that the meter had; None begins a set of its own."""
+    if not known:
+        return 1, None
+    last = max(known, key=lambda each: each.version)
+    goes_on = last.deleted_ms is None and replace(last.meter, compute=meter.compute) == meter
+    return last.version + 1, last.set_id if goes_on else None
+
+
+def _added(sharing: Sequence[Version]) -> dict[str, int]:
+    """Of the versions that share their points: since which the newest one's functions have been computed."""
+    first, newest = sharing[0], sharing[-1].meter
+    added = {}
+    for function in newest.compute:
+        needed, since = columns_for([function], decimals=newest.decimals), sharing[-1]
+        for each in reversed(sharing):
+            if not needed <= columns_for(("count", *each.meter.compute), decimals=each.meter.decimals):
+                break
+            since = each
+        if since is not first:
+            added[function] = since.version
+    return added
 
 
 def find(meters: Iterable[RegisteredMeter], name: str) -> RegisteredMeter:

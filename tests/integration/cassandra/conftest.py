@@ -46,8 +46,8 @@ def counts(store: CassandraStore) -> dict[str, int]:
     """By series, of all time; the sum over all series must be theirs."""
     with store.snapshots.take() as snapshot:
         question: dict[str, Any] = {"where": {}, "start_s": None, "end_s": None, "step_s": None}
-        found = snapshot.read(store.registry.meter("events"), by=("event",), **question)
-        total = snapshot.read(store.registry.meter("events"), by=(), **question)
+        found = snapshot.read(store.registry.meter("main", "events"), by=("event",), **question)
+        total = snapshot.read(store.registry.meter("main", "events"), by=(), **question)
     assert total["n"].sum() == found["n"].sum()
     return dict(zip(found["label.event"], found["n"], strict=True))
 

@@ -24,7 +24,7 @@ def test_while_cassandra_is_paused_every_request_says_so_and_afterwards_all_go_o
     address = cassandras.address(cassandra.port, timeout_s=TIMEOUT_S)
     (store,) = _asked_until_answered(lambda: CassandraStore(address, pause_s=0), "the store is opened")
     _asked_until_answered(lambda: store.sink.apply([build.stretch(0, 2)], now_ms=0), "the first batch is applied")
-    _asked_until_answered(lambda: store.registry.meter("events"), "the meters are read")
+    _asked_until_answered(lambda: store.registry.meter("main", "events"), "the meters are read")
     caplog.clear()  # of what the driver says about a first connection that took too long
     with caplog.at_level(logging.WARNING):
         cassandra.pause()

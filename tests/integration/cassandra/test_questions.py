@@ -17,7 +17,7 @@ COUNTRIES = ("KR", "US", "DE")
 def test_a_question_to_5000_series(open_store: Any) -> None:
     store = open_store()
     meter = store.registry.put_meter(
-        Meter("views", ("view",), by=("video", "country"), compute=("count", "sum")), now_ms=0
+        "main", Meter("views", ("view",), by=("video", "country"), compute=("count", "sum")), now_ms=0
     )
     rows = [
         (

@@ -32,7 +32,7 @@ def test_copies_per_data_centre_are_in_the_schema(cassandra: Cassandra) -> None:
         cassandra.port, keyspace=f"k{uuid.uuid4().hex[:12]}", replication=("datacenter1=1",), consistency="local_quorum"
     )
     store = CassandraStore(address)
-    assert store.registry.meter("events").meter_id == 1
+    assert store.registry.meter("main", "events").meter_id == 1
     found = keyspace_facts(address)
     assert found.pop("class").endswith("NetworkTopologyStrategy")
     assert found == {"datacenter1": "1"}
@@ -78,7 +78,7 @@ def test_many_may_make_keyspace_tables_and_store_at_once(cassandra: Cassandra) -
         # Another timeout is another session, as another process would have.
         address = cassandras.address(cassandra.port, keyspace=keyspace, name="shared", timeout_s=60.0 + number)
         store = CassandraStore(address)
-        found.append((len(store.registry.meters()), store.registry.live_meters().revision))
+        found.append((len(store.registry.meters("main")), store.registry.live_meters().revision))
         store.close()
 
     makers = [threading.Thread(target=make, args=(number,)) for number in range(4)]

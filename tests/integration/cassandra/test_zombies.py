@@ -129,7 +129,7 @@ def test_deltas_that_are_gone_before_they_were_folded_are_not_passed_over(
 
 def test_a_snapshot_older_than_two_folds_says_so_instead_of_guessing(open_store: Any, build: Any) -> None:
     store = open_store()
-    events = store.registry.meter("events")
+    events = store.registry.meter("main", "events")
     question: dict[str, Any] = {"where": {}, "by": ("event",), "start_s": None, "end_s": None, "step_s": None}
     store.sink.apply([build.stretch(0, 1)], now_ms=0)
     store.upkeep.fold(most_points=10)

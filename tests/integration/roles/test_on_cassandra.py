@@ -88,7 +88,7 @@ class Stage:
     def count(self, video: str, events: int) -> None:
         """One batch, as the pipeline would bring it."""
         store = open_store(self.settings)
-        views = store.registry.put_meter(Meter("views", ("view",), by=("video",)), now_ms=1)
+        views = store.registry.put_meter("main", Meter("views", ("view",), by=("video",)), now_ms=1)
         row = (views.meter_id, video, NOON, events, 0, None, None, None, None, None)
         frame = deltas.from_rows([row])
         stretch = Stretch(0, self.applied, self.applied + 1)

@@ -256,7 +256,7 @@ def test_a_meter_is_a_problem_while_it_is_broken_and_what_it_missed_stays_on_rec
     running(desk, "collector", "pipeline", "keeper", "query")
     desk.store.break_meter("views", "no such column", missed=1234)
     assert desk.ask("/v1/status")["problems"] == ["meter views is broken: no such column; it has missed 1,234 events"]
-    desk.store.registry.resume_meter("views")
+    desk.store.registry.resume_meter("main", "views")
     told = desk.ask("/v1/status")
     assert (told["healthy"], told["problems"]) == (True, [])
     assert [each["missed"] for each in told["meters"] if each["name"] == "views"] == [1234]

@@ -60,7 +60,7 @@ def test_each_letter_comes_once(store: SqliteStore, writer: LocalLogWriter, stre
     refuse(writer, letter(3))
     take_in_all(store, stream)
     assert [found.at_ms for _, found in store.dead_letters.newest()] == [3, 2, 1, 0]
-    assert store.dead_letters.counts() == {("collector", "bad_time"): 4}
+    assert store.dead_letters.counts(tenant=None) == {("collector", "bad_time"): 4}
 
 
 def test_it_says_whether_more_waits(
@@ -150,4 +150,4 @@ def test_a_reader_that_failed_is_opened_again(store: SqliteStore, writer: LocalL
     take_in_all(store, stream)
     stream.close()
     assert len(opened) == 2
-    assert store.dead_letters.counts() == {("collector", "bad_time"): 2}
+    assert store.dead_letters.counts(tenant=None) == {("collector", "bad_time"): 2}

@@ -259,7 +259,7 @@ def test_what_a_meter_missed_is_a_loss_of_its_answers_also_after_it_was_resumed(
     desk.store.break_meter("views", "division by zero", missed=7)
     assert desk.ask("/v1/meters/views/total")["freshness"]["loss"] == 7
     assert desk.ask("/v1/meters/events/total")["freshness"]["loss"] == 0
-    desk.store.registry.resume_meter("views")
+    desk.store.registry.resume_meter("main", "views")
     assert desk.ask("/v1/meters/views/total")["freshness"]["loss"] == 7
 
 

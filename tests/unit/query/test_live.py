@@ -222,7 +222,7 @@ def test_quiet_streams_are_kept_open(desk, monkeypatch):
 def test_a_deleted_meter_ends_its_streams(desk):
     async def scene(listening):
         page = await listening.open()
-        desk.store.registry.delete_meter("views", now_ms=0)
+        desk.store.registry.delete_meter("main", "views", now_ms=0)
         desk.store.count("revenue", ((), NOON, [1.0]))
         await until(page.task.done)
         assert page.events("end")[-1][1]["reason"] == "deleted"

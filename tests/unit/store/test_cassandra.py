@@ -43,7 +43,7 @@ def stretch(start: int, end: int, *minutes: int) -> StretchResult:
 def ask(store: CassandraStore, **more: Any) -> int:
     question: dict[str, Any] = {"where": {}, "by": (), "start_s": None, "end_s": None, "step_s": None}
     with store.snapshots.take() as snapshot:
-        return int(snapshot.read(store.registry.meter("events"), **(question | more))["n"].sum())
+        return int(snapshot.read(store.registry.meter("main", "events"), **(question | more))["n"].sum())
 
 
 def test_a_store_of_an_older_version_gets_the_meter_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,13 +51,13 @@ def test_a_store_of_an_older_version_gets_the_meter_that_it_lacks(monkeypatch: p
     with monkeypatch.context() as older:
         older.setattr(bootstrap, "due_built_ins", lambda known: [] if known else [EVENTS])
         store = opened(server)
-        views = store.registry.put_meter(Meter("views", ("view",)), now_ms=1)
-        assert [each.meter for each in store.registry.meters()] == [EVENTS, views.meter]
+        views = store.registry.put_meter("main", Meter("views", ("view",)), now_ms=1)
+        assert [each.meter for each in store.registry.meters("main")] == [EVENTS, views.meter]
         before = store.registry.live_meters().revision
     for _ in range(2):
         store = opened(server)
-        assert [each.meter for each in store.registry.meters()] == [EVENTS, METRICS, views.meter]
-        assert store.registry.meter("metrics").meter_id == views.meter_id + 1
+        assert [each.meter for each in store.registry.meters("main")] == [EVENTS, METRICS, views.meter]
+        assert store.registry.meter("main", "metrics").meter_id == views.meter_id + 1
         assert store.registry.live_meters().revision == before + 1
 
 
@@ -65,14 +65,14 @@ def test_a_users_own_meter_of_metrics_stays(monkeypatch: pytest.MonkeyPatch) -> 
     server = Server()
     with monkeypatch.context() as older:
         older.setattr(bootstrap, "due_built_ins", lambda known: [] if known else [EVENTS])
-        own = opened(server).registry.put_meter(Meter("metrics", ("metrics",), ("host",)), now_ms=1)
+        own = opened(server).registry.put_meter("main", Meter("metrics", ("metrics",), ("host",)), now_ms=1)
     store = opened(server)
-    assert store.registry.meter("metrics") == own
-    store.registry.delete_meter("metrics", now_ms=2)
-    again = opened(server).registry.meter("metrics")
+    assert store.registry.meter("main", "metrics") == own
+    store.registry.delete_meter("main", "metrics", now_ms=2)
+    again = opened(server).registry.meter("main", "metrics")
     assert (again.version, again.meter) == (2, METRICS)
     with pytest.raises(StoreError, match="built in"):
-        store.registry.delete_meter("metrics", now_ms=3)
+        store.registry.delete_meter("main", "metrics", now_ms=3)
 
 
 def test_a_built_in_meter_that_another_version_defined_gets_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,15 +80,15 @@ def test_a_built_in_meter_that_another_version_defined_gets_a_new_version(monkey
     narrow = replace(METRICS, compute=("min", "max"))
     with monkeypatch.context() as older:
         older.setitem(BUILT_IN, "metrics", narrow)
-        before = opened(server).registry.meter("metrics")
+        before = opened(server).registry.meter("main", "metrics")
     assert (before.meter, before.built_in) == (narrow, True)
     for _ in range(2):
         store = opened(server)
-        after = store.registry.meter("metrics")
+        after = store.registry.meter("main", "metrics")
         assert (after.version, after.meter, after.built_in) == (2, METRICS, True)
         assert after.meter_id == before.meter_id + 1
     with pytest.raises(StoreError, match="built in"):
-        store.registry.put_meter(narrow, now_ms=3)
+        store.registry.put_meter("main", narrow, now_ms=3)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_letter_of_a_batch_that_was_not_applied_is_neither_listed_nor_found() 
     store.sink.apply([replace(stretch(0, 1), dead=(kept,))], now_ms=1)
     # What a driver writes before it dies.
     store.dead_letters._letters.write("events", LetterFacts(end=1), [left], epoch=1, now_ms=2)
-    (listed,) = store.dead_letters.search()
+    (listed,) = store.dead_letters.search(tenant=None)
     assert store.dead_letters.get(listed.letter_id) == kept
     assert store.dead_letters.get(listed.letter_id + len(letters.BOOKS)) is None
 
@@ -371,9 +371,9 @@ def test_looking_for_letters_of_a_rare_reason_fetches_a_bounded_number_of_bytes(
     kinds = ["rare", *["common"] * 200, "newest", *["common"] * 3]
     found = [DeadLetter("pipeline", reason, "why", 1, b"x" * 1_000, n) for n, reason in enumerate(kinds)]
     store.dead_letters.take_in("dead-log", Stretch(0, 0, len(found)), found)
-    assert store.dead_letters.search(reasons=["rare"]) == []
+    assert store.dead_letters.search(tenant=None, reasons=["rare"]) == []
     assert pages <= 3, "50,000 bytes are 50 letters, and these are 3 pages"
-    assert [each.reason for each in store.dead_letters.search(reasons=["newest"])] == ["newest"]
-    assert 40 <= len(store.dead_letters.search(limit=100)) <= 50
+    assert [each.reason for each in store.dead_letters.search(tenant=None, reasons=["newest"])] == ["newest"]
+    assert 40 <= len(store.dead_letters.search(tenant=None, limit=100)) <= 50
     monkeypatch.setattr(letters, "MOST_BYTES_LOOKED_AT", 1)
-    assert len(store.dead_letters.search()) == 1, "one is looked at however large it is"
+    assert len(store.dead_letters.search(tenant=None)) == 1, "one is looked at however large it is"

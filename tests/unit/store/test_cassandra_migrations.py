@@ -49,7 +49,7 @@ def test_it_is_of_this_format_afterwards_and_keeps_what_it_had(old):
     store = opened(old)
     assert facts(old) == StoreFacts(VERSION, 4)
     assert (store.upkeep.marks().rolled, store.upkeep.marks().folded) == ({HOUR_S: 7200, DAY_S: 0}, 3)
-    assert [meter.meter.name for meter in store.registry.meters()] == ["events", "metrics"]
+    assert [meter.meter.name for meter in store.registry.meters("main")] == ["events", "metrics"]
 
 
 def test_marks_are_written_in_the_new_way_with_the_next_change(old):

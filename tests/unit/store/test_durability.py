@@ -46,16 +46,16 @@ def commits(tmp_path: Path) -> Iterator[Commits]:
 
 def test_a_definition_is_on_disk_when_it_is_answered_and_a_batch_does_not_wait_for_that(commits: Commits) -> None:
     store = commits.store
-    store.registry.put_meter(Meter("views", ("view",)), now_ms=0)
+    store.registry.put_meter("main", Meter("views", ("view",)), now_ms=0)
     assert commits.taken() == [FULL]
     store.sink.apply([StretchResult(Stretch(0, 0, 1), "log", 1, (1,), b"", Ledger(accepted=1))], now_ms=0)
     assert commits.taken() == [NORMAL]
-    store.registry.resume_meter("views")
+    store.registry.resume_meter("main", "views")
     assert commits.taken() == [FULL]
-    store.registry.delete_meter("views", now_ms=1)
+    store.registry.delete_meter("main", "views", now_ms=1)
     assert commits.taken() == [FULL]
     with pytest.raises(StoreError, match="built in"):
-        store.registry.delete_meter("events", now_ms=1)
+        store.registry.delete_meter("main", "events", now_ms=1)
     assert commits.taken() == []
     store.sink.apply([StretchResult(Stretch(0, 1, 2), "log", 1, (1,), b"", Ledger(accepted=1))], now_ms=0)
     assert commits.taken() == [NORMAL]

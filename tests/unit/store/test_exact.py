@@ -28,7 +28,7 @@ def test_the_parts_are_the_whole(units: int) -> None:
 
 def sell(store: SqliteStore, amounts: list[tuple[int, int]], *, now_ms: int = 0) -> None:
     """Applies one batch of (seconds of the day, units), by two shops in turn."""
-    meter = store.registry.meter("money")
+    meter = store.registry.meter("main", "money")
     start = store.sink.applied("log").get(0, 0)
     cells = [
         (meter.meter_id, f"shop {place % 2}", MIDNIGHT + time_s // 60 * 60, 1, 1, None, *exact.split(units), None, None)
@@ -47,7 +47,7 @@ def answers(store: SqliteStore) -> set[int]:
         for step_s in (None, 60, HOUR_S, DAY_S):
             for by in ((), ("shop",)):
                 answer = snapshot.read(
-                    store.registry.meter("money"), where={}, by=by, start_s=None, end_s=None, step_s=step_s
+                    store.registry.meter("main", "money"), where={}, by=by, start_s=None, end_s=None, step_s=step_s
                 ).select(*exact.PARTS)
                 found.add(sum(exact.whole(*row) or 0 for row in answer.rows()))
     return found
@@ -55,7 +55,7 @@ def answers(store: SqliteStore) -> set[int]:
 
 @pytest.mark.parametrize("signs", [(1,), (-1,), (1, 1, -1)], ids=["in", "out", "both"])
 def test_five_thousand_of_the_largest_amounts_through_fold_and_roll(store: SqliteStore, signs: tuple[int, ...]) -> None:
-    store.registry.put_meter(MONEY, now_ms=0)
+    store.registry.put_meter("main", MONEY, now_ms=0)
     chance = random.Random(7)
     sales = [(chance.randrange(3 * HOUR_S), chance.choice(signs) * (LARGE + n)) for n in range(5000)]
     expected = sum(units for _, units in sales)
@@ -80,7 +80,7 @@ def test_five_thousand_of_the_largest_amounts_through_fold_and_roll(store: Sqlit
 
 
 def test_a_meter_of_huge_sums_does_not_keep_the_others_from_being_rolled(store: SqliteStore) -> None:
-    store.registry.put_meter(MONEY, now_ms=0)
+    store.registry.put_meter("main", MONEY, now_ms=0)
     for _ in range(3):
         sell(store, [(n % 3600, 2**53 - 1) for n in range(1200)])
         store.upkeep.fold(most_points=10_000)

@@ -94,9 +94,9 @@ def assert_exact(store: Store, batches: int = BATCHES) -> None:
     each = batches * EACH
     with store.snapshots.take() as snapshot:
         question: dict[str, Any] = {"where": {}, "start_s": None, "end_s": None}
-        found = snapshot.read(store.registry.meter("events"), by=("event",), step_s=3600, **question)
+        found = snapshot.read(store.registry.meter("main", "events"), by=("event",), step_s=3600, **question)
         assert [row[:3] for row in found.rows()] == [(series, hour, each) for series in SERIES for hour in HOURS]
-        found = snapshot.read(store.registry.meter("events"), by=(), step_s=3600, **question)
+        found = snapshot.read(store.registry.meter("main", "events"), by=(), step_s=3600, **question)
         assert [row[:2] for row in found.rows()] == [(hour, each * len(SERIES)) for hour in HOURS]
 
 

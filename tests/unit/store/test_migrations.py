@@ -36,7 +36,7 @@ def old(tmp_path: Path) -> Path:
 def shops(store: SqliteStore, step_s: int | None = None) -> list[tuple[object, ...]]:
     with store.snapshots.take() as snapshot:
         answer = snapshot.read(
-            store.registry.meter("sales"), where={}, by=["shop"], start_s=None, end_s=None, step_s=step_s
+            store.registry.meter("main", "sales"), where={}, by=["shop"], start_s=None, end_s=None, step_s=step_s
         )
     return answer.select("label.shop", "n", "n_value", "sum", "exact_high", "exact_low", "min", "max").rows()
 
@@ -46,12 +46,12 @@ def test_it_answers_what_it_answered(old):
         for step_s in (None, 60, HOUR_S, DAY_S):
             assert shops(store, step_s) == SHOPS
         assert store.upkeep.marks().rolled == {HOUR_S: MIDNIGHT + 47 * HOUR_S, DAY_S: MIDNIGHT + DAY_S}
-        assert [letter.detail for letter in store.dead_letters.search(reasons=["bad_time"])] == ["old"]
+        assert [letter.detail for letter in store.dead_letters.search(tenant=None, reasons=["bad_time"])] == ["old"]
 
 
 def test_it_goes_on_counting_where_it_was(old):
     with closing(SqliteStore(old)) as store:
-        meter = store.registry.meter("sales").meter_id
+        meter = store.registry.meter("main", "sales").meter_id
         body = deltas.encode(deltas.from_rows([(meter, "north", MIDNIGHT + 60, 1, 1, None, 0, 1, 0.01, 0.01)]))
         assert store.sink.applied("log-a") == {0: 3}
         added = StretchResult(Stretch(0, 3, 4), "log-a", 4, (meter,), body, Ledger(accepted=1, counted=1))
@@ -67,7 +67,7 @@ def test_what_was_added_to_format_2_later_may_be_missing(old):
         file.executescript("DROP TABLE gaps; DROP INDEX letters_by_kind;")
     with closing(SqliteStore(old)) as store:
         assert shops(store) == SHOPS
-        assert store.registry.gaps(store.registry.meter("sales").meter_id) == []
+        assert store.registry.gaps(store.registry.meter("main", "sales").meter_id) == []
     assert {"gaps", "letters_by_kind"} <= set(tables(old))
 
 

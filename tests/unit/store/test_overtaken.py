@@ -116,15 +116,15 @@ def test_a_deletion_that_was_done_but_not_answered_is_not_done_again_on_another_
         if unanswered[0] and is_change(request):
             unanswered[0] = False
             server.execute(request)
-            other.registry.put_meter(Meter("likes", ("like",)), now_ms=2)
+            other.registry.put_meter("main", Meter("likes", ("like",)), now_ms=2)
             raise OperationTimedOut({}, "h")
 
     store = opened(server, lose_answer)
-    store.registry.put_meter(Meter("views", ("view",)), now_ms=1)
+    store.registry.put_meter("main", Meter("views", ("view",)), now_ms=1)
     unanswered[0] = True
-    store.registry.delete_meter("views", now_ms=2)
+    store.registry.delete_meter("main", "views", now_ms=2)
     assert not unanswered[0]
-    assert [each.meter.name for each in store.registry.meters()] == ["events", "likes", "metrics"]
+    assert [each.meter.name for each in store.registry.meters("main")] == ["events", "likes", "metrics"]
 
 
 def test_a_meter_that_is_defined_at_any_moment_of_a_look_is_live_at_the_next() -> None:
@@ -144,7 +144,7 @@ def define_at(moment: int) -> int:
         if watching[0] and len(seen) < moment:
             seen.append(None)
             if len(seen) == moment:
-                other.registry.put_meter(Meter("views", ("view",)), now_ms=1)
+                other.registry.put_meter("main", Meter("views", ("view",)), now_ms=1)
 
     store = opened(server, define)
     watching[0] = True

@@ -45,7 +45,7 @@ def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:
         maker.start()
     for maker in makers:
         maker.join()
-    assert [len(store.registry.meters()) for store in stores] == [2] * 8
+    assert [len(store.registry.meters("main")) for store in stores] == [2] * 8
     for store in stores:
         store.close()
 
@@ -53,17 +53,17 @@ def test_many_may_make_the_file_at_once(tmp_path: Path) -> None:
 def test_a_file_of_an_older_version_gets_the_meter_that_it_lacks(store: SqliteStore) -> None:
     with sqlite3.connect(store.path) as raw:
         raw.execute("DELETE FROM meters WHERE name = 'metrics'")
-    views = store.registry.put_meter(Meter("views", ("view",)), now_ms=1)
+    views = store.registry.put_meter("main", Meter("views", ("view",)), now_ms=1)
     before = store.registry.live_meters()
     store.close()
     for _ in range(2):
         opened = SqliteStore(store.path)
-        assert [(each.meter.name, each.version) for each in opened.registry.meters()] == [
+        assert [(each.meter.name, each.version) for each in opened.registry.meters("main")] == [
             ("events", 1),
             ("metrics", 1),
             ("views", 1),
         ]
-        assert opened.registry.meter("metrics").meter_id not in {1, views.meter_id}
+        assert opened.registry.meter("main", "metrics").meter_id not in {1, views.meter_id}
         assert opened.registry.live_meters().revision == before.revision + 1
         opened.close()
 
@@ -71,15 +71,18 @@ def test_a_file_of_an_older_version_gets_the_meter_that_it_lacks(store: SqliteSt
 def test_a_users_own_meter_of_metrics_stays(store: SqliteStore) -> None:
     with sqlite3.connect(store.path) as raw:
         raw.execute("DELETE FROM meters WHERE name = 'metrics'")
-    own = store.registry.put_meter(Meter("metrics", ("metrics",), ("host",)), now_ms=1)
+    own = store.registry.put_meter("main", Meter("metrics", ("metrics",), ("host",)), now_ms=1)
     store.close()
     opened = SqliteStore(store.path)
-    assert opened.registry.meter("metrics") == own
-    opened.registry.put_meter(Meter("metrics", ("metrics",), ("rack",)), now_ms=2)
-    opened.registry.delete_meter("metrics", now_ms=3)
+    assert opened.registry.meter("main", "metrics") == own
+    opened.registry.put_meter("main", Meter("metrics", ("metrics",), ("rack",)), now_ms=2)
+    opened.registry.delete_meter("main", "metrics", now_ms=3)
     opened.close()
     again = SqliteStore(store.path)
-    assert (again.registry.meter("metrics").version, again.registry.meter("metrics").meter) == (3, METRICS)
+    assert (again.registry.meter("main", "metrics").version, again.registry.meter("main", "metrics").meter) == (
+        3,
+        METRICS,
+    )
     again.close()
 
 
@@ -90,24 +93,24 @@ def test_a_built_in_meter_that_another_version_defined_gets_a_new_version(
     with monkeypatch.context() as older:
         older.setitem(BUILT_IN, "metrics", narrow)
         store = SqliteStore(tmp_path / "store.db")
-        before = store.registry.meter("metrics")
+        before = store.registry.meter("main", "metrics")
         store.close()
     assert (before.meter, before.built_in) == (narrow, True)
     for _ in range(2):
         opened = SqliteStore(store.path)
-        after = opened.registry.meter("metrics")
+        after = opened.registry.meter("main", "metrics")
         assert (after.version, after.meter, after.built_in) == (2, METRICS, True)
         assert after.meter_id != before.meter_id
         with pytest.raises(StoreError, match="built in"):
-            opened.registry.put_meter(narrow, now_ms=3)
+            opened.registry.put_meter("main", narrow, now_ms=3)
         opened.close()
 
 
 def test_a_users_meter_defined_like_the_built_in_one_stays_the_users(store: SqliteStore) -> None:
     with sqlite3.connect(store.path) as raw:
         raw.execute("DELETE FROM meters WHERE name = 'metrics'")
-    assert not store.registry.put_meter(METRICS, now_ms=1).built_in
-    store.registry.delete_meter("metrics", now_ms=2)
+    assert not store.registry.put_meter("main", METRICS, now_ms=1).built_in
+    store.registry.delete_meter("main", "metrics", now_ms=2)
 
 
 def test_threads_that_have_ended_leave_no_connection_behind(store: SqliteStore) -> None:
@@ -123,8 +126,8 @@ def test_a_letter_of_a_rare_kind_is_found_behind_ten_thousand_others(store: Sqli
     common = [DeadLetter("collector", "bad_time", f"{number}", 1, b"{}", number) for number in range(10_050)]
     store.dead_letters.take_in("dead-log", Stretch(0, 0, 1), [rare, *common])
     for wanted in ({"reasons": ["damaged"]}, {"hops": ["pipeline"]}, {"hops": ["pipeline"], "reasons": ["damaged"]}):
-        assert [each.detail for each in store.dead_letters.search(**wanted)] == ["rare"]
-    newest = store.dead_letters.search(hops=["pipeline", "collector"], limit=2)
+        assert [each.detail for each in store.dead_letters.search(tenant=None, **wanted)] == ["rare"]
+    newest = store.dead_letters.search(tenant=None, hops=["pipeline", "collector"], limit=2)
     assert [each.detail for each in newest] == ["10049", "10048"]
 
 

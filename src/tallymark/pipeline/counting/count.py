@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from tallymark.aggregates import columns, exact
-from tallymark.aggregates.functions import columns_for
+from tallymark.aggregates.functions import VERSION_COLUMN, columns_for
 from tallymark.log.protocol import Record
 from tallymark.meters.compile import to_polars
 from tallymark.meters.expression import parse
@@ -230,9 +230,10 @@ def _aggregated(rows: pl.DataFrame, registered: RegisteredMeter, needed: Collect
         .group_by([*keys, "bucket_s"])
         .agg(columns.of_events(needed))
         .select(
-            pl.lit(registered.meter_id, pl.Int32).alias("meter"),
+            pl.lit(registered.set_id, pl.Int32).alias("meter"),
             series.alias("series"),
-            *(name for name in deltas.SCHEMA if name not in ("meter", "series")),
+            *(name for name in deltas.SCHEMA if name not in ("meter", "series", VERSION_COLUMN)),
+            pl.lit(registered.counts_as, pl.Int64).alias(VERSION_COLUMN),
         )
         .collect()
     )

@@ -1,29 +1,32 @@
 """What a new store begins with: its books, the built-in meters, and the number of shards, which is then fixed."""
 
-from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from tallymark.events.tenants import MAIN
 from tallymark.meters.model import Meter
 from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra.book import DEAD, EVENTS, METERS, POINTS, Book, Change, Key, Page, Term
 from tallymark.store.cassandra.connection import Link
 from tallymark.store.cassandra.migrations import StoreFacts, upgrade
 from tallymark.store.format import VERSION, newer
-from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import StoreError
-from tallymark.store.registered import due_built_ins
+from tallymark.store.registered import Version, due_built_ins, following, newest_of
 
 METER = "meter"
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """One version of a meter."""
+    """One version of a meter; those of format 4 and before have neither a tenant nor a set."""
 
     version: int
     meter: Meter
     created_ms: int
     deleted_ms: int | None = None
+    tenant: str = MAIN
+    set_id: int = 0
+    """0 is the meter's own id"""
 
 
 _DEFINITION = msgspec.msgpack.Decoder(Definition)
@@ -43,7 +46,7 @@ def prepare(link: Link, address: CassandraAddress) -> StoreFacts:
         raise StoreError(newer(f"the store {address.name} in {address.keyspace}", facts.schema))
     if facts.schema < VERSION:
         facts = upgrade(link, address.name)
-    if _built_ins(definitions(meters.page(METER))):
+    if _due(meters.page(METER)):
         meters.change(_add_built_ins, term=Term("registry"), kinds=(METER,), known=None)
     return facts
 
@@ -52,28 +55,55 @@ def _begin(page: Page, address: CassandraAddress) -> Change | None:
     if page.head.facts:
         return None
     facts = msgspec.msgpack.encode(StoreFacts(shards=address.shards))
-    return Change(sequence=1, facts=facts, put=_built_ins({}))
+    return Change(sequence=1, facts=facts, put=_due(page))
 
 
 def _add_built_ins(page: Page) -> Change | None:
     """Those that a store of another version does not have, or has otherwise."""
-    put = _built_ins(definitions(page))
+    put = _due(page)
     return Change(sequence=page.head.sequence + 1, put=put) if put else None
 
 
-def _built_ins(known: dict[int, Definition]) -> dict[Key, bytes]:
-    newest = {
-        each.meter.name: RegisteredMeter(meter_id, each.version, each.meter, each.created_ms)
-        for meter_id, each in sorted(known.items())
-        if each.deleted_ms is None
-    }
-    versions = Counter(each.meter.name for each in known.values())
+def _due(page: Page) -> dict[Key, bytes]:
+    """The built-in meters that some tenant lacks."""
+    known = versions(page)
+    put: dict[Key, bytes] = {}
+    for tenant in sorted({MAIN, *(each.tenant for each in known)}):
+        made = built_ins_for(tenant, known)
+        known += made
+        put |= as_rows(made)
+    return put
+
+
+def built_ins_for(tenant: str, known: Sequence[Version]) -> list[Version]:
+    """Those that the tenant lacks, or has as another version of Tallymark defined them."""
+    made: list[Version] = []
+    own = newest_of((each for each in known if each.tenant == tenant), broken={}, missed={})
+    for meter in due_built_ins(own):
+        made.append(next_version([*known, *made], tenant, meter, created_ms=0))
+    return made
+
+
+def next_version(known: Sequence[Version], tenant: str, meter: Meter, *, created_ms: int) -> Version:
+    before = [each for each in known if each.tenant == tenant and each.meter.name == meter.name]
+    version, set_id = following(before, meter)
+    meter_id = 1 + max((each.meter_id for each in known), default=0)
+    return Version(meter_id, tenant, version, set_id or meter_id, meter, created_ms)
+
+
+def as_rows(kept: Iterable[Version]) -> dict[Key, bytes]:
     return {
-        (METER, meter_id, 0): msgspec.msgpack.encode(Definition(versions[meter.name] + 1, meter, 0))
-        for meter_id, meter in enumerate(due_built_ins(newest.values()), start=1 + max(known, default=0))
+        (METER, each.meter_id, 0): msgspec.msgpack.encode(
+            Definition(each.version, each.meter, each.created_ms, each.deleted_ms, each.tenant, each.set_id)
+        )
+        for each in kept
     }
 
 
-def definitions(page: Page) -> dict[int, Definition]:
-    """By the meter's id."""
-    return {meter_id: _DEFINITION.decode(value) for (meter_id, _), value in page.of(METER).items()}
+def versions(page: Page) -> list[Version]:
+    found = []
+    for (meter_id, _), value in page.of(METER).items():
+        each = _DEFINITION.decode(value)
+        set_id = each.set_id or meter_id
+        found.append(Version(meter_id, each.tenant, each.version, set_id, each.meter, each.created_ms, each.deleted_ms))
+    return found

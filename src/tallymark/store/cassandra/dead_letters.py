@@ -1,6 +1,7 @@
 """Dead letters of both kinds: those of the pipeline's batches, and those that the keeper takes in from the log."""
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -53,40 +54,45 @@ class CassandraDeadLetters:
         return self._letters.newest(self._facts(), limit)
 
     def search(
-        self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
+        self,
+        *,
+        tenant: str | None,
+        hops: Collection[str] = (),
+        reasons: Collection[str] = (),
+        limit: int = 100,
     ) -> list[LetterSummary]:
-        def is_of(hop: str, reason: str) -> bool:
-            return (not hops or hop in hops) and (not reasons or reason in reasons)
+        def is_of(of: str, hop: str, reason: str) -> bool:
+            return (tenant is None or of == tenant) and (not hops or hop in hops) and (not reasons or reason in reasons)
 
         # Of what never came nothing is looked for, and nothing in a book that has none of it.
-        pages = [
-            (book, facts)
-            for book, facts in self._facts()
-            if any(is_of(hop, reason) for hop, known in facts.counts.items() for reason in known)
-        ]
-        return self._letters.listed(pages, wanted=lambda letter: is_of(letter.hop, letter.reason), limit=limit)
+        pages = [(book, facts) for book, facts in self._facts() if any(is_of(*kind) for kind, _ in _kinds(facts))]
+        return self._letters.listed(
+            pages, wanted=lambda letter: is_of(letter.tenant, letter.hop, letter.reason), limit=limit
+        )
 
     def get(self, letter_id: int) -> DeadLetter | None:
         return self._letters.letter(self._facts(), letter_id)
 
-    def counts(self) -> dict[tuple[str, str], int]:
-        found = sorted(
-            (hop, reason, events)
-            for _, facts in self._facts()
-            for hop, reasons in facts.counts.items()
-            for reason, (events, _) in reasons.items()
-        )
-        return {
-            (hop, reason): sum(events for *key, events in found if key == [hop, reason]) for hop, reason, _ in found
-        }
+    def counts(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
+        found: Counter[tuple[str, str]] = Counter()
+        for kind, (events, _) in self._of_kinds(tenant):
+            found[kind] += events
+        return dict(found)
 
-    def last_ms(self) -> dict[tuple[str, str], int]:
+    def last_ms(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
         found: dict[tuple[str, str], int] = {}
-        for _, facts in self._facts():
-            for hop, reasons in facts.counts.items():
-                for reason, (_, last_ms) in reasons.items():
-                    found[hop, reason] = max(last_ms, found.get((hop, reason), last_ms))
+        for kind, (_, last_ms) in self._of_kinds(tenant):
+            found[kind] = max(last_ms, found.get(kind, last_ms))
         return found
+
+    def _of_kinds(self, tenant: str | None) -> list[tuple[tuple[str, str], tuple[int, int]]]:
+        """((hop, reason), (events, when the last was found)), in order; a kind may come several times."""
+        return sorted(
+            ((hop, reason), numbers)
+            for _, facts in self._facts()
+            for (of, hop, reason), numbers in _kinds(facts)
+            if tenant is None or of == tenant
+        )
 
     def drop_oldest(self, *, keep_bytes: int) -> int:
         return self._letters.drop_oldest(self._facts(), self._book, self._term, keep_bytes=keep_bytes)
@@ -96,6 +102,14 @@ class CassandraDeadLetters:
             (EVENTS, self._events.head().read_facts(EventFacts).letters),
             (DEAD, self._book.head().read_facts(DeadFacts).letters),
         ]
+
+
+def _kinds(facts: LetterFacts) -> Iterator[tuple[tuple[str, str, str], tuple[int, int]]]:
+    """((tenant, hop, reason), (events, when the last was found))"""
+    for tenant, counts in facts.by_tenant().items():
+        for hop, reasons in counts.items():
+            for reason, numbers in reasons.items():
+                yield (tenant, hop, reason), numbers
 
 
 def _position(page: Page) -> int | None:

@@ -53,7 +53,7 @@ class LabelIndex:
 
     def _with(self, meter: RegisteredMeter, label: str, values: Sequence[str]) -> set[str] | None:
         place = str(meter.labels.index(label))
-        asks: Iterator[Ask] = ((_READ, (self._store, meter.meter_id, place, value, MAX_NAMED + 1)) for value in values)
+        asks: Iterator[Ask] = ((_READ, (self._store, meter.set_id, place, value, MAX_NAMED + 1)) for value in values)
         found: set[str] = set()
         for result in self._link.stream(asks):
             found.update(series for page in self._link.pages(result) for (series,) in page)

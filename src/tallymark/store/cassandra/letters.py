@@ -10,6 +10,7 @@ from itertools import islice
 
 import msgspec
 
+from tallymark.events.tenants import MAIN
 from tallymark.store.cassandra.book import DEAD, EVENTS, Book, Change, Page, Term
 from tallymark.store.cassandra.connection import Ask, Link
 from tallymark.store.model import MOST_LOOKED_AT, DeadLetter, LetterSummary
@@ -53,15 +54,24 @@ class LetterFacts(msgspec.Struct, frozen=True):
     total: int = 0
     """raw bytes of all letters ever"""
     counts: dict[str, dict[str, tuple[int, int]]] = {}
-    """hop -> reason -> (events, when the last one was found)"""
+    """hop -> reason -> (events, when the last one was found), of `main`"""
+    others: dict[str, dict[str, dict[str, tuple[int, int]]]] = {}
+    """the same of the other tenants"""
+
+    def by_tenant(self) -> dict[str, dict[str, dict[str, tuple[int, int]]]]:
+        return {MAIN: self.counts, **self.others}
 
     def plus(self, found: Sequence[DeadLetter], *, now_ms: int | None) -> "LetterFacts":
-        counts = {hop: dict(reasons) for hop, reasons in self.counts.items()}
+        tenants = {
+            tenant: {hop: dict(reasons) for hop, reasons in counts.items()}
+            for tenant, counts in self.by_tenant().items()
+        }
         for letter in found:
-            reasons = counts.setdefault(letter.hop, {})
+            reasons = tenants.setdefault(letter.tenant, {}).setdefault(letter.hop, {})
             events, last_ms = reasons.get(letter.reason, (0, 0))
             reasons[letter.reason] = (events + letter.events, max(last_ms, _found_ms(letter, now_ms)))
-        return LetterFacts(self.end + len(found), self.total + sum(len(letter.raw) for letter in found), counts)
+        total = self.total + sum(len(letter.raw) for letter in found)
+        return LetterFacts(self.end + len(found), total, tenants.pop(MAIN), tenants)
 
 
 class Letters:

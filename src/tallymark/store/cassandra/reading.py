@@ -12,7 +12,7 @@ from tallymark.store.cassandra.index import LabelIndex
 from tallymark.store.cassandra.journal import Journal
 from tallymark.store.cassandra.points import SUMS, Place, Points, windows
 from tallymark.store.cassandra.progress import Progress, progress
-from tallymark.store.cassandra.sink import LAG, PARTITION, applied_positions, decode_lag, ledgers
+from tallymark.store.cassandra.sink import LAG, PARTITION, applied_positions, decode_lag, ledgers, tenant_ledgers
 from tallymark.store.grains import Piece, floor, pieces
 from tallymark.store.lags import lag_of_all
 from tallymark.store.model import Lag, Ledger, RegisteredMeter
@@ -96,6 +96,9 @@ class CassandraSnapshot:
     def ledger(self) -> dict[int, Ledger]:
         return ledgers(self._events)
 
+    def tenant_ledgers(self) -> dict[str, Ledger]:
+        return tenant_ledgers(self._events)
+
     def applied(self) -> dict[int, int]:
         return applied_positions(self._events)
 
@@ -114,7 +117,7 @@ class CassandraSnapshot:
         return question.answer_deltas(tail)
 
     def _points(self, question: Question) -> Iterator[pl.DataFrame]:
-        if question.meter.meter_id not in self.marks.meters:
+        if question.meter.set_id not in self.marks.meters:
             return
         named = None
         if question.where:
@@ -139,7 +142,7 @@ class CassandraSnapshot:
                 yield Piece(piece.grain_s, start, end)
 
     def _rows(self, question: Question, piece: Piece, named: set[str] | None) -> Iterator[pl.DataFrame]:
-        points, mark, meter = self._reader.asked_points, self.marks.mark, question.meter.meter_id
+        points, mark, meter = self._reader.asked_points, self.marks.mark, question.meter.set_id
         spans = windows(piece.grain_s, piece.start_s, piece.end_s)[::-1]
         if question.reads_sums:
             named = {""}

@@ -1,6 +1,7 @@
 """The registry: definitions of meters, their versions, since where they count and since where they are broken."""
 
 from collections import Counter
+from dataclasses import replace
 
 import msgspec
 
@@ -8,7 +9,7 @@ from tallymark.meters.model import Meter
 from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import bootstrap
 from tallymark.store.cassandra.book import EVENTS, METERS, AnyTerm, Book, Change, Key, Page, Term
-from tallymark.store.cassandra.bootstrap import METER, Definition, definitions
+from tallymark.store.cassandra.bootstrap import METER, as_rows, built_ins_for, next_version, versions
 from tallymark.store.cassandra.connection import Link, connect
 from tallymark.store.cassandra.sink import (
     BROKEN,
@@ -23,7 +24,7 @@ from tallymark.store.cassandra.sink import (
     event_facts,
 )
 from tallymark.store.model import Gap, LiveMeters, RegisteredMeter
-from tallymark.store.registered import check_definable, check_deletable, find, live_of
+from tallymark.store.registered import check_definable, check_deletable, find, live_of, newest_of
 
 
 class CassandraRegistry:
@@ -44,51 +45,55 @@ class CassandraRegistry:
         revision = self.revision()
         if live is None or live.revision != revision:
             # The number first: what is read after it is as new or newer, and then the next look reads again.
-            live = live_of(revision, self.meters())
+            live = live_of(revision, self.all_meters())
             self._live = live
         return live
 
-    def meters(self) -> list[RegisteredMeter]:
-        return self._newest(self._meters.page(METER))
+    def tenants(self) -> list[str]:
+        return sorted({each.tenant for each in versions(self._meters.page(METER))})
 
-    def meter(self, name: str) -> RegisteredMeter:
-        return find(self.meters(), name)
-
-    def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
-        made: list[RegisteredMeter] = []
-
+    def add_tenant(self, tenant: str) -> None:
         def decide(page: Page) -> Change | None:
-            known = {each.meter.name: each for each in self._newest(page)}.get(meter.name)
-            if known is not None and known.meter == meter:
-                made[:] = [known]
-                return None
-            check_definable(meter, known)
-            all_known = definitions(page)
-            version = 1 + max((each.version for each in all_known.values() if each.meter.name == meter.name), default=0)
-            meter_id = 1 + max(all_known)
-            made[:] = [RegisteredMeter(meter_id, version, meter, now_ms)]
-            value = msgspec.msgpack.encode(Definition(version, meter, now_ms))
-            return Change(sequence=page.head.sequence + 1, put={(METER, meter_id, 0): value})
+            made = built_ins_for(tenant, versions(page))
+            return Change(sequence=page.head.sequence + 1, put=as_rows(made)) if made else None
 
         self._meters.change(decide, term=self._term, kinds=(METER,), known=None)
-        return made[0]
 
-    def delete_meter(self, name: str, *, now_ms: int) -> None:
+    def all_meters(self) -> list[RegisteredMeter]:
+        return self._newest(self._meters.page(METER))
+
+    def meters(self, tenant: str) -> list[RegisteredMeter]:
+        return self._newest(self._meters.page(METER), tenant)
+
+    def meter(self, tenant: str, name: str) -> RegisteredMeter:
+        return find(self.meters(tenant), name)
+
+    def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+        self.add_tenant(tenant)
+
+        def decide(page: Page) -> Change | None:
+            known = {each.meter.name: each for each in self._newest(page, tenant)}.get(meter.name)
+            if known is not None and known.meter == meter:
+                return None
+            check_definable(meter, known)
+            made = next_version(versions(page), tenant, meter, created_ms=now_ms)
+            return Change(sequence=page.head.sequence + 1, put=as_rows([made]))
+
+        self._meters.change(decide, term=self._term, kinds=(METER,), known=None)
+        return self.meter(tenant, meter.name)
+
+    def delete_meter(self, tenant: str, name: str, *, now_ms: int) -> None:
         """Its points stay; defined again, it is a new version that counts from zero."""
         going: list[int] = []
 
         def decide(page: Page) -> Change | None:
-            all_known = definitions(page)
-            if going and all_known[going[0]].deleted_ms is not None:
+            known = [each for each in versions(page) if each.tenant == tenant and each.meter.name == name]
+            if going and all(each.deleted_ms is not None for each in known if each.meter_id == going[0]):
                 return None  # ours, answered late
-            found = find(self._newest(page), name)
+            found = find(self._newest(page, tenant), name)
             check_deletable(found)
             going[:] = [found.meter_id]
-            put = {
-                (METER, meter_id, 0): msgspec.msgpack.encode(msgspec.structs.replace(each, deleted_ms=now_ms))
-                for meter_id, each in all_known.items()
-                if each.meter.name == name and each.deleted_ms is None
-            }
+            put = as_rows(replace(each, deleted_ms=now_ms) for each in known if each.deleted_ms is None)
             return Change(sequence=page.head.sequence + 1, put=put)
 
         self._meters.change(decide, term=self._term, kinds=(METER,), known=None)
@@ -110,8 +115,8 @@ class CassandraRegistry:
             if meter == meter_id
         }
 
-    def resume_meter(self, name: str) -> RegisteredMeter:
-        meter_id = self.meter(name).meter_id
+    def resume_meter(self, tenant: str, name: str) -> RegisteredMeter:
+        meter_id = self.meter(tenant, name).meter_id
 
         def decide(page: Page) -> Change | None:
             broken = {partition: value for (meter, partition), value in page.of(BROKEN).items() if meter == meter_id}
@@ -133,7 +138,7 @@ class CassandraRegistry:
             )
 
         self._events.change(decide, term=AnyTerm("registry"), kinds=(BROKEN, GAPS, PARTITION), known=None)
-        return self.meter(name)
+        return self.meter(tenant, name)
 
     def gaps(self, meter_id: int) -> list[Gap]:
         return [
@@ -143,8 +148,8 @@ class CassandraRegistry:
             for gap in decode_gaps(partition, value)
         ]
 
-    def _newest(self, page: Page) -> list[RegisteredMeter]:
-        """The newest version of every meter that is not deleted; broken as a whole, whichever partition it was."""
+    def _newest(self, page: Page, tenant: str | None = None) -> list[RegisteredMeter]:
+        """Of a tenant, or of all."""
         broken: dict[int, str] = {}
         missed: Counter[int] = Counter()
         events = self._events.page(BROKEN, GAPS)
@@ -152,14 +157,8 @@ class CassandraRegistry:
             broken.setdefault(meter_id, decode_broken(value)[1])
         for (meter_id, partition), value in events.of(GAPS).items():
             missed[meter_id] += sum(gap.missed for gap in decode_gaps(partition, value))
-        newest: dict[str, RegisteredMeter] = {}
-        for meter_id, each in sorted(definitions(page).items()):
-            newest.pop(each.meter.name, None)
-            if each.deleted_ms is None:
-                newest[each.meter.name] = RegisteredMeter(
-                    meter_id, each.version, each.meter, each.created_ms, broken.get(meter_id), missed[meter_id]
-                )
-        return [newest[name] for name in sorted(newest)]
+        asked = (each for each in versions(page) if tenant is None or each.tenant == tenant)
+        return newest_of(asked, broken=broken, missed=missed)
 
 
 def open_registry(address: CassandraAddress) -> CassandraRegistry:

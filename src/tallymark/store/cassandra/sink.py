@@ -6,6 +6,7 @@ from dataclasses import astuple
 
 import msgspec
 
+from tallymark.events.tenants import MAIN
 from tallymark.store import positions
 from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import bootstrap, entry
@@ -37,6 +38,13 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     following: int
     ledger: tuple[int, ...] | None = None
     """`Ledger.numbers`; None if the partition has a position but no events yet"""
+    tenants: dict[str, tuple[int, ...]] = {}
+    """the same by tenant; empty if all of it is `main`'s"""
+
+    def by_tenant(self) -> dict[str, Ledger]:
+        if self.ledger is None:
+            return {}
+        return {tenant: Ledger.of(each) for tenant, each in self.tenants.items()} or {MAIN: Ledger.of(self.ledger)}
 
 
 _STANDING = msgspec.msgpack.Decoder(Standing)
@@ -130,6 +138,14 @@ def ledgers(page: Page) -> dict[int, Ledger]:
     return {partition: Ledger.of(standing.ledger) for partition, standing in found if standing.ledger is not None}
 
 
+def tenant_ledgers(page: Page) -> dict[str, Ledger]:
+    found: dict[str, Ledger] = {}
+    for standing in standings(page).values():
+        for tenant, ledger in standing.by_tenant().items():
+            found[tenant] = found.get(tenant, Ledger()) + ledger
+    return found
+
+
 def standings(page: Page) -> dict[int, Standing]:
     return {partition: _STANDING.decode(value) for (partition, _), value in page.of(PARTITION).items()}
 
@@ -160,11 +176,11 @@ def _batch(
         for result in fresh
     ]
     put: dict[Key, bytes] = {(entry.KIND, sequence, 0): entry.encode(entry.Entry(now_ms, tuple(parts)))}
-    known = ledgers(page)
+    known = standings(page)
     for result in fresh:
         partition, start = result.stretch.partition, result.stretch.start
-        ledger = known[partition] = known.get(partition, Ledger()) + result.ledger
-        put[PARTITION, partition, 0] = msgspec.msgpack.encode(Standing(result.stretch.end, ledger.numbers))
+        standing = known[partition] = _after(known.get(partition), result)
+        put[PARTITION, partition, 0] = msgspec.msgpack.encode(standing)
         for meter_id in result.meter_ids:
             _note_first(page, put, (LIVE, meter_id, partition), start)
         for meter_id, reason in result.broken.items():
@@ -179,6 +195,16 @@ def _batch(
         put[LAG, lag.at_ms, sequence] = encode_lag(lag)
     facts = msgspec.structs.replace(facts, letters=facts.letters.plus(dead, now_ms=now_ms))
     return Change(sequence=sequence, identity=fresh[0].log_identity, facts=msgspec.msgpack.encode(facts), put=put)
+
+
+def _after(before: Standing | None, result: StretchResult) -> Standing:
+    total, tenants = Ledger(), dict[str, Ledger]()
+    if before is not None and before.ledger is not None:
+        total, tenants = Ledger.of(before.ledger), before.by_tenant()
+    for tenant, ledger in result.ledgers.items():
+        tenants[tenant] = tenants.get(tenant, Ledger()) + ledger
+    split = {} if tenants.keys() <= {MAIN} else {tenant: each.numbers for tenant, each in tenants.items()}
+    return Standing(result.stretch.end, (total + result.ledger).numbers, split)
 
 
 def _note_first(page: Page, put: dict[Key, bytes], key: Key, value: object) -> bool:

@@ -8,7 +8,7 @@ from tallymark.store.sqlite import positions
 from tallymark.store.sqlite.connection import Connections, writing
 from tallymark.store.sqlite.marks import add_to_mark, read_mark
 
-_COLUMNS = "hop, reason, detail, events, raw, at_ms, partition, offset"
+_COLUMNS = "hop, reason, detail, events, raw, at_ms, partition, offset, tenant"
 _NEWEST = "ORDER BY letter_id DESC LIMIT ?"
 
 
@@ -21,29 +21,35 @@ class SqliteDeadLetters:
         return [(letter_id, DeadLetter(*fields)) for letter_id, *fields in rows]
 
     def search(
-        self, *, hops: Collection[str] = (), reasons: Collection[str] = (), limit: int = 100
+        self,
+        *,
+        tenant: str | None,
+        hops: Collection[str] = (),
+        reasons: Collection[str] = (),
+        limit: int = 100,
     ) -> list[LetterSummary]:
         """`raw` is not read: SQLite passes over what lies on a row's further pages."""
         connection = self._connections.mine()
-        if not hops and not reasons:
+        if tenant is None and not hops and not reasons:
             found = connection.execute(f"SELECT letter_id FROM letters {_NEWEST}", (limit,))
             ids = [letter_id for (letter_id,) in found]
         else:
             kinds = [
-                (hop, reason)
-                for hop, reason in self.counts()
-                if (not hops or hop in hops) and (not reasons or reason in reasons)
+                (of, hop, reason)
+                for of, hop, reason in connection.execute("SELECT tenant, hop, reason FROM letter_counts").fetchall()
+                if (tenant is None or of == tenant) and (not hops or hop in hops) and (not reasons or reason in reasons)
             ]
             ids = [
                 letter_id
                 for kind in kinds  # each from the index, so that a rare kind does not read all the others
                 for (letter_id,) in connection.execute(
-                    f"SELECT letter_id FROM letters WHERE hop = ? AND reason = ? {_NEWEST}", (*kind, limit)
+                    f"SELECT letter_id FROM letters WHERE tenant = ? AND hop = ? AND reason = ? {_NEWEST}",
+                    (*kind, limit),
                 )
             ]
             ids = sorted(ids, reverse=True)[:limit]
         rows = connection.execute(
-            "SELECT letter_id, hop, reason, detail, events, at_ms, partition, offset, LENGTH(raw) FROM letters"
+            "SELECT letter_id, hop, reason, detail, events, at_ms, partition, offset, LENGTH(raw), tenant FROM letters"
             f" WHERE letter_id IN ({','.join('?' * len(ids))}) ORDER BY letter_id DESC",
             ids,
         )
@@ -54,11 +60,11 @@ class SqliteDeadLetters:
         row = found.fetchone()
         return None if row is None else DeadLetter(*row)
 
-    def counts(self) -> dict[tuple[str, str], int]:
-        return self._by_kind("events")
+    def counts(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
+        return self._by_kind("SUM(events)", tenant)
 
-    def last_ms(self) -> dict[tuple[str, str], int]:
-        return self._by_kind("last_ms")
+    def last_ms(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
+        return self._by_kind("MAX(last_ms)", tenant)
 
     def position(self, log_identity: str) -> int:
         connection = self._connections.mine()
@@ -73,8 +79,12 @@ class SqliteDeadLetters:
                 add_letters(connection, found)
         return fresh
 
-    def _by_kind(self, number: str) -> dict[tuple[str, str], int]:
-        rows = self._connections.mine().execute(f"SELECT hop, reason, {number} FROM letter_counts ORDER BY hop, reason")
+    def _by_kind(self, number: str, tenant: str | None) -> dict[tuple[str, str], int]:
+        rows = self._connections.mine().execute(
+            f"SELECT hop, reason, {number} FROM letter_counts WHERE ?1 IS NULL OR tenant = ?1"
+            " GROUP BY hop, reason ORDER BY hop, reason",
+            (tenant,),
+        )
         return {(hop, reason): found for hop, reason, found in rows}
 
 
@@ -85,7 +95,7 @@ def add_letters(connection: sqlite3.Connection, letters: Iterable[DeadLetter], *
     """
     for letter in letters:
         connection.execute(
-            f"INSERT INTO letters ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO letters ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 letter.hop,
                 letter.reason,
@@ -95,12 +105,13 @@ def add_letters(connection: sqlite3.Connection, letters: Iterable[DeadLetter], *
                 letter.at_ms,
                 letter.partition,
                 letter.offset,
+                letter.tenant,
             ),
         )
         connection.execute(
-            "INSERT INTO letter_counts VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+            "INSERT INTO letter_counts VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
             " events = events + excluded.events, last_ms = MAX(last_ms, excluded.last_ms)",
-            (letter.hop, letter.reason, letter.events, letter.at_ms if now_ms is None else now_ms),
+            (letter.tenant, letter.hop, letter.reason, letter.events, letter.at_ms if now_ms is None else now_ms),
         )
         add_to_mark(connection, "letter_bytes", len(letter.raw))
 

@@ -23,27 +23,27 @@ class LabelTables:
     def of(self, connection: sqlite3.Connection, meter: RegisteredMeter) -> pl.DataFrame:
         """All series that the connection's snapshot has, perhaps some later ones."""
         with self._lock:
-            known = self._tables.pop(meter.meter_id, None)
+            known = self._tables.pop(meter.set_id, None)
         if known is None:
             known = _table(meter, [])
         last = known["series_id"].max() if known.height else 0
         rows = connection.execute(
-            "SELECT series_id, labels FROM series WHERE meter_id = ? AND series_id > ? AND labels <> ?"
+            "SELECT series_id, labels FROM series WHERE set_id = ? AND series_id > ? AND labels <> ?"
             " ORDER BY series_id",
-            (meter.meter_id, last, SUM_OF_ALL),
+            (meter.set_id, last, SUM_OF_ALL),
         ).fetchall()
         table = pl.concat([known, _table(meter, rows)]) if rows else known
         with self._lock:
-            self._tables[meter.meter_id] = table
+            self._tables[meter.set_id] = table
             self._forget_surplus()
         return table
 
     def _forget_surplus(self) -> None:
         surplus = sum(table.height for table in self._tables.values()) - MAX_CACHED
-        for meter_id in list(self._tables)[:-1]:
+        for set_id in list(self._tables)[:-1]:
             if surplus <= 0:
                 return
-            surplus -= self._tables.pop(meter_id).height
+            surplus -= self._tables.pop(set_id).height
 
 
 def _table(meter: RegisteredMeter, rows: list[tuple[int, str]]) -> pl.DataFrame:

@@ -96,7 +96,48 @@ def _to_3(connection: sqlite3.Connection) -> None:
         )
 
 
-_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {3: _to_3}
+def _to_5(connection: sqlite3.Connection) -> None:
+    terms = "accepted, counted, duplicate, dead, aside, unmatched, late"
+    terms_kept = terms.replace(",", " INTEGER NOT NULL,") + " INTEGER NOT NULL"
+    _rebuild(
+        connection,
+        "meters",
+        "meter_id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL,"
+        " set_id INTEGER NOT NULL, definition TEXT NOT NULL, created_ms INTEGER NOT NULL, deleted_ms INTEGER,"
+        " UNIQUE (tenant, name, version)",
+        "meter_id, 'main', name, version, meter_id, definition, created_ms, deleted_ms",
+    )
+    _rebuild(
+        connection,
+        "ledger",
+        f"tenant TEXT, partition INTEGER, {terms_kept}, PRIMARY KEY (tenant, partition)",
+        f"'main', partition, {terms}",
+        options="WITHOUT ROWID",
+    )
+    _rebuild(
+        connection,
+        "letter_counts",
+        "tenant TEXT, hop TEXT, reason TEXT, events INTEGER NOT NULL, last_ms INTEGER NOT NULL,"
+        " PRIMARY KEY (tenant, hop, reason)",
+        "'main', hop, reason, events, last_ms",
+        options="WITHOUT ROWID",
+    )
+    connection.execute("ALTER TABLE letters ADD COLUMN tenant TEXT NOT NULL DEFAULT 'main'")
+    connection.execute("DROP INDEX letters_by_kind")
+    connection.execute("CREATE INDEX letters_by_kind ON letters (tenant, hop, reason)")
+    connection.execute("ALTER TABLE series RENAME COLUMN meter_id TO set_id")
+    connection.execute("ALTER TABLE series_labels RENAME COLUMN meter_id TO set_id")
+
+
+def _rebuild(connection: sqlite3.Connection, table: str, columns: str, content: str, *, options: str = "") -> None:
+    """A table with another key: SQLite can only make a new one."""
+    connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+    connection.execute(f"CREATE TABLE {table} ({columns}) {options}")
+    connection.execute(f"INSERT INTO {table} SELECT {content} FROM old_{table}")
+    connection.execute(f"DROP TABLE old_{table}")
+
+
+_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {3: _to_3, 5: _to_5}
 
 
 def _version_in_file(path: Path) -> int:

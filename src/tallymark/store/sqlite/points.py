@@ -7,6 +7,8 @@ from functools import cache
 import polars as pl
 
 from tallymark.aggregates import columns, sketch
+from tallymark.aggregates.functions import VERSION_COLUMN
+from tallymark.store.sqlite.registry import any_share_points
 
 _KEY = ["series_id", "bucket_s"]
 _COLUMNS = (*_KEY, *columns.NAMES)
@@ -19,6 +21,9 @@ def add_points(connection: sqlite3.Connection, grain_s: int, points: pl.DataFram
     if not points.is_empty():
         rows = _with_merged_sketches(connection, grain_s, points.select(_COLUMNS).sort(_KEY))
         held = tuple(name for name in columns.NAMES if rows[name].null_count() < rows.height)
+        # Null is the first version here, and wins.
+        if VERSION_COLUMN not in held and any_share_points(connection):
+            held = (*held, VERSION_COLUMN)
         connection.executemany(_upsert(grain_s, held), rows.select(*_KEY, *held).iter_rows())
 
 

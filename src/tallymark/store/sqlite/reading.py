@@ -15,7 +15,7 @@ from tallymark.store.read_plan import Question
 from tallymark.store.sqlite.connection import Connections, reading
 from tallymark.store.sqlite.journal import entries
 from tallymark.store.sqlite.labels import LabelTables
-from tallymark.store.sqlite.ledger import read_ledgers
+from tallymark.store.sqlite.ledger import read_ledgers, read_tenant_ledgers
 from tallymark.store.sqlite.marks import read_folding, read_mark, read_marks
 from tallymark.store.sqlite.positions import EVENTS, read_positions
 from tallymark.store.sqlite.sql import statement_for
@@ -76,6 +76,9 @@ class SqliteSnapshot:
 
     def ledger(self) -> dict[int, Ledger]:
         return read_ledgers(self._connection)
+
+    def tenant_ledgers(self) -> dict[str, Ledger]:
+        return read_tenant_ledgers(self._connection)
 
     def applied(self) -> dict[int, int]:
         return read_positions(self._connection, EVENTS)

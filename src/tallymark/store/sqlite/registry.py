@@ -4,24 +4,25 @@ import sqlite3
 
 import msgspec
 
-from tallymark.aggregates.functions import columns_for
+from tallymark.aggregates.functions import VERSION_COLUMN, columns_for
+from tallymark.events.tenants import MAIN
 from tallymark.meters.model import Meter
 from tallymark.store.model import Gap, LiveMeters, RegisteredMeter
-from tallymark.store.registered import check_definable, check_deletable, due_built_ins, find, live_of
+from tallymark.store.registered import (
+    Version,
+    check_definable,
+    check_deletable,
+    due_built_ins,
+    find,
+    following,
+    live_of,
+    newest_of,
+)
 from tallymark.store.sqlite.connection import Connections, reading, writing_durably
 from tallymark.store.sqlite.marks import add_to_mark, read_mark
 from tallymark.store.sqlite.positions import EVENTS
 
-# The newest version of every meter that is not deleted. A version is broken as a whole, whichever partition it was.
-_NEWEST = """
-    SELECT meter_id, version, definition, created_ms,
-           (SELECT reason FROM broken WHERE broken.meter_id = meters.meter_id ORDER BY partition LIMIT 1),
-           (SELECT COALESCE(SUM(missed), 0) FROM gaps WHERE gaps.meter_id = meters.meter_id)
-      FROM meters
-     WHERE deleted_ms IS NULL
-       AND version = (SELECT MAX(version) FROM meters AS versions WHERE versions.name = meters.name)
-     ORDER BY name
-"""
+_VERSIONS = "SELECT meter_id, tenant, version, set_id, definition, created_ms, deleted_ms FROM meters"
 
 
 class SqliteRegistry:
@@ -40,27 +41,44 @@ class SqliteRegistry:
             self._live = live
         return live
 
-    def meters(self) -> list[RegisteredMeter]:
-        return _newest(self._connections.mine())
+    def tenants(self) -> list[str]:
+        rows = self._connections.mine().execute("SELECT DISTINCT tenant FROM meters ORDER BY tenant")
+        return [tenant for (tenant,) in rows]
 
-    def meter(self, name: str) -> RegisteredMeter:
-        return find(self.meters(), name)
-
-    def put_meter(self, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+    def add_tenant(self, tenant: str) -> None:
         connection = self._connections.mine()
         with writing_durably(connection):
-            known = {registered.meter.name: registered for registered in _newest(connection)}.get(meter.name)
+            add_built_ins(connection, tenant)
+
+    def all_meters(self) -> list[RegisteredMeter]:
+        return _newest(self._connections.mine())
+
+    def meters(self, tenant: str) -> list[RegisteredMeter]:
+        return _newest(self._connections.mine(), tenant)
+
+    def meter(self, tenant: str, name: str) -> RegisteredMeter:
+        return find(self.meters(tenant), name)
+
+    def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+        connection = self._connections.mine()
+        with writing_durably(connection):
+            add_built_ins(connection, tenant)
+            known = {registered.meter.name: registered for registered in _newest(connection, tenant)}.get(meter.name)
             if known is not None and known.meter == meter:
                 return known
             check_definable(meter, known)
-            return add_version(connection, meter, created_ms=now_ms)
+            _add_version(connection, tenant, meter, created_ms=now_ms)
+            return find(_newest(connection, tenant), meter.name)
 
-    def delete_meter(self, name: str, *, now_ms: int) -> None:
+    def delete_meter(self, tenant: str, name: str, *, now_ms: int) -> None:
         """Its points stay; defined again, it is a new version that counts from zero."""
         connection = self._connections.mine()
         with writing_durably(connection):
-            check_deletable(find(_newest(connection), name))
-            connection.execute("UPDATE meters SET deleted_ms = ? WHERE name = ? AND deleted_ms IS NULL", (now_ms, name))
+            check_deletable(find(_newest(connection, tenant), name))
+            connection.execute(
+                "UPDATE meters SET deleted_ms = ? WHERE tenant = ? AND name = ? AND deleted_ms IS NULL",
+                (now_ms, tenant, name),
+            )
             add_to_mark(connection, "revision", 1)
 
     def live_from(self, meter_id: int) -> dict[int, int]:
@@ -77,10 +95,10 @@ class SqliteRegistry:
         )
         return {partition: (offset, reason) for partition, offset, reason in rows}
 
-    def resume_meter(self, name: str) -> RegisteredMeter:
+    def resume_meter(self, tenant: str, name: str) -> RegisteredMeter:
         connection = self._connections.mine()
         with writing_durably(connection):
-            meter_id = find(_newest(connection), name).meter_id
+            meter_id = find(_newest(connection, tenant), name).meter_id
             # The gap of a break that a version without gaps noted begins there; what it missed nobody counted. A break
             # that followed a resume at once lies in the gap of the one before.
             connection.execute(
@@ -93,7 +111,7 @@ class SqliteRegistry:
             )
             if connection.execute("DELETE FROM broken WHERE meter_id = ?", (meter_id,)).rowcount > 0:
                 add_to_mark(connection, "revision", 1)
-            return find(_newest(connection), name)
+            return find(_newest(connection, tenant), name)
 
     def gaps(self, meter_id: int) -> list[Gap]:
         rows = self._connections.mine().execute(
@@ -102,43 +120,70 @@ class SqliteRegistry:
         return [Gap(*row) for row in rows]
 
 
-def add_version(connection: sqlite3.Connection, meter: Meter, *, created_ms: int) -> RegisteredMeter:
+def _add_version(connection: sqlite3.Connection, tenant: str, meter: Meter, *, created_ms: int) -> None:
     """Within a transaction."""
-    version = 1 + int(
-        connection.execute("SELECT COALESCE(MAX(version), 0) FROM meters WHERE name = ?", (meter.name,)).fetchone()[0]
-    )
-    inserted = connection.execute(
-        "INSERT INTO meters (name, version, definition, created_ms) VALUES (?, ?, ?, ?)",
-        (meter.name, version, msgspec.json.encode(meter).decode(), created_ms),
+    known = _versions(connection, "tenant = ? AND name = ?", (tenant, meter.name))
+    version, set_id = following(known, meter)
+    meter_id = 1 + int(connection.execute("SELECT COALESCE(MAX(meter_id), 0) FROM meters").fetchone()[0])
+    connection.execute(
+        "INSERT INTO meters (meter_id, tenant, name, version, set_id, definition, created_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (meter_id, tenant, meter.name, version, set_id or meter_id, msgspec.json.encode(meter).decode(), created_ms),
     )
     add_to_mark(connection, "revision", 1)
-    meter_id = inserted.lastrowid
-    assert meter_id is not None
-    return RegisteredMeter(meter_id, version, meter, created_ms)
 
 
-def due(connection: sqlite3.Connection) -> list[Meter]:
-    """The built-in meters that this store does not have, or has as another version of Tallymark defined them."""
-    return due_built_ins(_newest(connection))
+def lacks_built_ins(connection: sqlite3.Connection) -> bool:
+    """Whether the store is new, or some tenant has built-in meters as another version of Tallymark defined them."""
+    return any(due_built_ins(_newest(connection, tenant)) for tenant in _tenants(connection))
 
 
-def add_due(connection: sqlite3.Connection) -> None:
-    """Within a transaction."""
-    for meter in due(connection):
-        add_version(connection, meter, created_ms=0)
+def add_all_built_ins(connection: sqlite3.Connection) -> None:
+    """Within a transaction: to every tenant."""
+    for tenant in _tenants(connection):
+        add_built_ins(connection, tenant)
+
+
+def add_built_ins(connection: sqlite3.Connection, tenant: str) -> None:
+    """Within a transaction: those that the tenant does not have, or has as another version defined them."""
+    for meter in due_built_ins(_newest(connection, tenant)):
+        _add_version(connection, tenant, meter, created_ms=0)
+
+
+def _tenants(connection: sqlite3.Connection) -> set[str]:
+    return {MAIN, *(tenant for (tenant,) in connection.execute("SELECT DISTINCT tenant FROM meters"))}
+
+
+def any_share_points(connection: sqlite3.Connection) -> bool:
+    """Whether any meter has versions that share their points."""
+    return bool(connection.execute("SELECT EXISTS (SELECT 1 FROM meters WHERE set_id <> meter_id)").fetchone()[0])
 
 
 def used_columns(connection: sqlite3.Connection) -> frozenset[str]:
     """Those that any meter there ever was keeps."""
     found: set[str] = set()
-    for (definition,) in connection.execute("SELECT definition FROM meters"):
+    for meter_id, set_id, definition in connection.execute("SELECT meter_id, set_id, definition FROM meters"):
         meter = msgspec.json.decode(definition, type=Meter)
         found |= columns_for(("count", *meter.compute), decimals=meter.decimals)
+        if meter_id != set_id:
+            found.add(VERSION_COLUMN)
     return frozenset(found)
 
 
-def _newest(connection: sqlite3.Connection) -> list[RegisteredMeter]:
+def _newest(connection: sqlite3.Connection, tenant: str | None = None) -> list[RegisteredMeter]:
+    """Of a tenant, or of all."""
+    versions = _versions(connection, "?1 IS NULL OR tenant = ?1", (tenant,))
+    broken: dict[int, str] = {}
+    for meter_id, reason in connection.execute("SELECT meter_id, reason FROM broken ORDER BY meter_id, partition"):
+        broken.setdefault(meter_id, reason)
+    missed = dict(connection.execute("SELECT meter_id, SUM(missed) FROM gaps GROUP BY meter_id").fetchall())
+    return newest_of(versions, broken=broken, missed=missed)
+
+
+def _versions(connection: sqlite3.Connection, condition: str, parameters: tuple[object, ...]) -> list[Version]:
     return [
-        RegisteredMeter(meter_id, version, msgspec.json.decode(definition, type=Meter), created_ms, broken, missed)
-        for meter_id, version, definition, created_ms, broken, missed in connection.execute(_NEWEST).fetchall()
+        Version(meter_id, tenant, version, set_id, msgspec.json.decode(definition, type=Meter), created_ms, deleted_ms)
+        for meter_id, tenant, version, set_id, definition, created_ms, deleted_ms in connection.execute(
+            f"{_VERSIONS} WHERE {condition}", parameters
+        ).fetchall()
     ]

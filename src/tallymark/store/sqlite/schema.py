@@ -10,14 +10,15 @@ from tallymark.store.protocol import StoreError
 from tallymark.store.sqlite import ledger
 from tallymark.store.sqlite.connection import Connect, Connections, writing
 from tallymark.store.sqlite.migrations import read_version, upgrade
-from tallymark.store.sqlite.registry import add_due, due
+from tallymark.store.sqlite.registry import add_all_built_ins, lacks_built_ins
 
 _TABLES = (
     # Single numbers: those of `store.model.Marks`, and the raw bytes of all letters kept.
     "CREATE TABLE marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
     # What is counted.
-    "CREATE TABLE meters (meter_id INTEGER PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL,"
-    " definition TEXT NOT NULL, created_ms INTEGER NOT NULL, deleted_ms INTEGER, UNIQUE (name, version))",
+    "CREATE TABLE meters (meter_id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"
+    " version INTEGER NOT NULL, set_id INTEGER NOT NULL, definition TEXT NOT NULL, created_ms INTEGER NOT NULL,"
+    " deleted_ms INTEGER, UNIQUE (tenant, name, version))",
     "CREATE TABLE live_from (meter_id INTEGER, partition INTEGER, offset INTEGER NOT NULL,"
     " PRIMARY KEY (meter_id, partition)) WITHOUT ROWID",
     "CREATE TABLE broken (meter_id INTEGER, partition INTEGER, offset INTEGER NOT NULL, reason TEXT NOT NULL,"
@@ -39,17 +40,17 @@ _TABLES = (
     # What could not be counted; the counts stay when old letters go.
     "CREATE TABLE letters (letter_id INTEGER PRIMARY KEY AUTOINCREMENT, hop TEXT NOT NULL, reason TEXT NOT NULL,"
     " detail TEXT NOT NULL, events INTEGER NOT NULL, raw BLOB NOT NULL, at_ms INTEGER NOT NULL,"
-    " partition INTEGER NOT NULL, offset INTEGER NOT NULL)",
-    "CREATE TABLE letter_counts (hop TEXT, reason TEXT, events INTEGER NOT NULL, last_ms INTEGER NOT NULL,"
-    " PRIMARY KEY (hop, reason)) WITHOUT ROWID",
+    " partition INTEGER NOT NULL, offset INTEGER NOT NULL, tenant TEXT NOT NULL DEFAULT 'main')",
+    "CREATE TABLE letter_counts (tenant TEXT, hop TEXT, reason TEXT, events INTEGER NOT NULL,"
+    " last_ms INTEGER NOT NULL, PRIMARY KEY (tenant, hop, reason)) WITHOUT ROWID",
     "CREATE TABLE buried (partition INTEGER, offset INTEGER, PRIMARY KEY (partition, offset)) WITHOUT ROWID",
-    "CREATE INDEX letters_by_kind ON letters (hop, reason)",
-    # Series: labels are a JSON array in the meter's order; '' is the sum of all series of the meter.
-    "CREATE TABLE series (series_id INTEGER PRIMARY KEY, meter_id INTEGER NOT NULL, labels TEXT NOT NULL,"
-    " UNIQUE (meter_id, labels))",
-    "CREATE INDEX series_of_meter ON series (meter_id)",
-    "CREATE TABLE series_labels (meter_id INTEGER, key INTEGER, value TEXT, series_id INTEGER,"
-    " PRIMARY KEY (meter_id, key, value, series_id)) WITHOUT ROWID",
+    "CREATE INDEX letters_by_kind ON letters (tenant, hop, reason)",
+    # Series of a set of points: labels are a JSON array in the meter's order; '' is the sum of all its series.
+    "CREATE TABLE series (series_id INTEGER PRIMARY KEY, set_id INTEGER NOT NULL, labels TEXT NOT NULL,"
+    " UNIQUE (set_id, labels))",
+    "CREATE INDEX series_of_meter ON series (set_id)",
+    "CREATE TABLE series_labels (set_id INTEGER, key INTEGER, value TEXT, series_id INTEGER,"
+    " PRIMARY KEY (set_id, key, value, series_id)) WITHOUT ROWID",
     # How far each grain that is made from a finer one has come.
     "CREATE TABLE rolled (grain_s INTEGER PRIMARY KEY, through_s INTEGER NOT NULL)",
     # Coarse buckets that hold finer points not yet rolled, and how far the one in progress is.
@@ -63,7 +64,7 @@ _TABLES = (
     *(
         f"CREATE TABLE points_{grain_s} (series_id INTEGER, bucket_s INTEGER, n INTEGER NOT NULL,"
         " n_value INTEGER NOT NULL, sum REAL, exact_high INTEGER, exact_low INTEGER, min REAL, max REAL, sketch BLOB,"
-        " last_ms INTEGER, last REAL,"
+        " last_ms INTEGER, last REAL, version INTEGER,"
         " PRIMARY KEY (series_id, bucket_s)) WITHOUT ROWID"
         for grain_s in GRAINS
     ),
@@ -98,9 +99,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
     found = read_version(connection)
     if found != VERSION:  # known only to the write-ahead log
         raise StoreError(newer("the store", found))
-    if due(connection):  # another version made the store
+    if lacks_built_ins(connection):  # another version made the store
         with writing(connection):
-            add_due(connection)
+            add_all_built_ins(connection)
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -108,7 +109,7 @@ def _create(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
     connection.executemany("INSERT INTO marks VALUES (?, ?)", _MARKS.items())
     connection.executemany("INSERT INTO rolled VALUES (?, ?)", [(grain_s, EARLIEST_S) for grain_s in ROLLED])
-    add_due(connection)
+    add_all_built_ins(connection)
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
 

@@ -10,7 +10,7 @@ from tallymark.store.deltas import SEPARATOR
 from tallymark.store.sqlite.connection import writing
 
 SeriesKey = tuple[int, str | None]
-"""(meter_id, label values joined as in deltas); None is the sum over all series of the meter"""
+"""(set_id, label values joined as in deltas); None is the sum over all series of the meter"""
 
 SUM_OF_ALL = ""
 """what `labels` holds for that sum: not a JSON array, so no labels can collide with it"""
@@ -68,7 +68,7 @@ def _look_up(connection: sqlite3.Connection, keys: Sequence[SeriesKey]) -> dict[
     found = {}
     for key in keys:
         row = connection.execute(
-            "SELECT series_id FROM series WHERE meter_id = ? AND labels = ?", (key[0], _labels(key))
+            "SELECT series_id FROM series WHERE set_id = ? AND labels = ?", (key[0], _labels(key))
         ).fetchone()
         if row is not None:
             found[key] = int(row[0])
@@ -76,14 +76,14 @@ def _look_up(connection: sqlite3.Connection, keys: Sequence[SeriesKey]) -> dict[
 
 
 def _make(connection: sqlite3.Connection, key: SeriesKey) -> int:
-    meter_id, values = key
+    set_id, values = key
     series_id = connection.execute(
-        "INSERT INTO series (meter_id, labels) VALUES (?, ?)", (meter_id, _labels(key))
+        "INSERT INTO series (set_id, labels) VALUES (?, ?)", (set_id, _labels(key))
     ).lastrowid
     assert series_id is not None
     if values is not None:
         connection.executemany(
             "INSERT INTO series_labels VALUES (?, ?, ?, ?)",
-            [(meter_id, place, value, series_id) for place, value in enumerate(values.split(SEPARATOR))],
+            [(set_id, place, value, series_id) for place, value in enumerate(values.split(SEPARATOR))],
         )
     return series_id

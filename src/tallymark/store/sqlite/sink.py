@@ -56,7 +56,7 @@ class SqliteSink:
                 "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?)",
                 (stretch.partition, stretch.start, stretch.end, sequence, now_ms, result.deltas),
             )
-            add_to_ledger(connection, stretch.partition, result.ledger)
+            add_to_ledger(connection, stretch.partition, result.ledgers)
             add_letters(connection, result.dead, now_ms=now_ms)
             self._note_live(connection, result)
             _note_broken(connection, result)

@@ -58,26 +58,26 @@ def _bucket(question: Question, piece: Piece) -> str:
 
 
 def _series(question: Question) -> tuple[str, list[object]]:
-    meter_id = question.meter.meter_id
+    set_id = question.meter.set_id
     if not question.where:
         # The number of that series rather than its labels: so the index over meters suffices.
         is_sum = "IS" if question.reads_sums else "IS NOT"
-        the_sum = "(SELECT series_id FROM series WHERE meter_id = ? AND labels = ?)"
-        return f"series.meter_id = ? AND series.series_id {is_sum} {the_sum}", [meter_id, meter_id, SUM_OF_ALL]
+        the_sum = "(SELECT series_id FROM series WHERE set_id = ? AND labels = ?)"
+        return f"series.set_id = ? AND series.series_id {is_sum} {the_sum}", [set_id, set_id, SUM_OF_ALL]
     if (
         set(question.where) == set(question.meter.labels)
         and prod(map(len, question.where.values())) <= MAX_NAMED_SERIES
     ):
         named = [labels_text(values) for values in product(*(question.where[label] for label in question.meter.labels))]
-        return f"series.meter_id = ? AND series.labels IN ({_marks(named)})", [meter_id, *named]
+        return f"series.set_id = ? AND series.labels IN ({_marks(named)})", [set_id, *named]
     conditions: list[str] = []
     parameters: list[object] = []
     for label, values in question.where.items():
         conditions.append(
             "series.series_id IN (SELECT series_id FROM series_labels"
-            f" WHERE meter_id = ? AND key = ? AND value IN ({_marks(values)}))"
+            f" WHERE set_id = ? AND key = ? AND value IN ({_marks(values)}))"
         )
-        parameters += [meter_id, question.meter.labels.index(label), *values]
+        parameters += [set_id, question.meter.labels.index(label), *values]
     return " AND ".join(conditions), parameters
 
 

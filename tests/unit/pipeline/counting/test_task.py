@@ -25,7 +25,7 @@ def planning(tmp_path, build):
     settings = Settings(data=str(tmp_path))
     settings.log.partitions = 1
     writer, store = logs.open_writer(settings, "events"), open_store(settings)
-    store.registry.put_meter(BAD, now_ms=1)
+    store.registry.put_meter("main", BAD, now_ms=1)
     count, content = build.payload([build.event(str(number), value=1.0) for number in range(3)])
     writer.append([Outgoing(0, content, count)])
     yield Plan(logs.address(settings, "events"), stores.address(settings), str(tmp_path), 600_000, 10**6, 10**9), store
@@ -42,7 +42,7 @@ def counted(plan: Plan, *, attempt: int = 0, only: frozenset[int] | None = None)
 
 def test_a_meter_is_blamed_at_the_second_attempt_and_what_it_missed_is_on_record(planning):
     plan, store = planning
-    bad = store.registry.meter("bad").meter_id
+    bad = store.registry.meter("main", "bad").meter_id
     with pytest.raises(MeterFailed, match="meter bad"):
         counted(plan)
     result = counted(plan, attempt=1)
@@ -55,7 +55,7 @@ def test_a_meter_is_blamed_at_the_second_attempt_and_what_it_missed_is_on_record
 def test_meters_that_are_left_out_miss_the_stretch(planning):
     """As when the search has found which of them kills the task."""
     plan, store = planning
-    bad = store.registry.meter("bad").meter_id
-    healthy = frozenset(each.meter_id for each in store.registry.meters()) - {bad}
+    bad = store.registry.meter("main", "bad").meter_id
+    healthy = frozenset(each.meter_id for each in store.registry.meters("main")) - {bad}
     result = counted(plan, only=healthy)
     assert (result.broken, result.missed) == ({}, {bad: 3})
