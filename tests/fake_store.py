@@ -46,9 +46,7 @@ class FakeStore:
         self.dead_letters = FakeDeadLetters(self)
         self.heartbeats = FakeHeartbeats()
 
-    def count(
-        self, meter: str, *rows: tuple[tuple[str, ...], int, Sequence[float | None]], tenant: str = MAIN
-    ) -> None:
+    def count(self, meter: str, *rows: tuple[tuple[str, ...], int, Sequence[float | None]], tenant: str = MAIN) -> None:
         """One batch: (labels, bucket_s, values of its events; None is an event without a value)."""
         registered = self.tenants[tenant][meter]
         self.journal.append((len(self.journal) + 1, deltas.from_rows([_row(registered, *row) for row in rows])))

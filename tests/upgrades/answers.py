@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from tallymark.events.tenants import MAIN
 from tallymark.meters.definition import to_mapping
 from tallymark.store.model import RegisteredMeter, label_column
 from tallymark.store.protocol import Snapshot, Store
@@ -94,4 +95,7 @@ def _meter(store: Store, registered: RegisteredMeter) -> dict[str, Any]:
 def _letter(store: Store, letter_id: int) -> dict[str, Any]:
     letter = store.dead_letters.get(letter_id)
     assert letter is not None
-    return {"id": letter_id, **asdict(letter), "raw": base64.b64encode(letter.raw).decode()}
+    said = {"id": letter_id, **asdict(letter), "raw": base64.b64encode(letter.raw).decode()}
+    if letter.tenant == MAIN:
+        del said["tenant"]  # as the versions that knew no tenants said it
+    return said

@@ -111,7 +111,7 @@ class Product:
         assert self.store.sink.apply([buried], now_ms=now_ms) == [buried]
 
     def take_in_letters(self) -> None:
-        while take_in_letters(self.store, self._dead):
+        while take_in_letters(self.store.dead_letters, self._dead):
             pass
 
     def fold(self, *, most_points: int = 100_000, slices: int | None = None) -> None:

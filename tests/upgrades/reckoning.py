@@ -15,6 +15,10 @@ LATE_MS = 3_600_000
 GARBAGE = "undecodable"
 
 
+Measured = tuple[float | None, frozenset[str]]
+"""the number of an event, None for one without; and what the version that counted it computes"""
+
+
 @dataclass
 class Version:
     """One version of a meter."""
@@ -27,8 +31,12 @@ class Version:
     live_from: dict[int, int] = field(default_factory=dict)
     gaps: dict[int, list[list[int]]] = field(default_factory=dict)
     """partition -> [start, end, missed]"""
-    measured: dict[tuple[tuple[str, ...], int], list[float | None]] = field(default_factory=lambda: defaultdict(list))
-    """(labels, minute) -> the number of each event, None for one without"""
+    measured: dict[tuple[tuple[str, ...], int], list[Measured]] = field(default_factory=lambda: defaultdict(list))
+    """(labels, minute) -> of each event; shared with the version before if they count the same"""
+
+    @property
+    def computes(self) -> frozenset[str]:
+        return frozenset(self.definition.mapping["compute"])
 
     def counts(self, event: Event) -> bool:
         return not self.definition.events or event["event"] in self.definition.events
@@ -42,10 +50,10 @@ class Version:
         labels = tuple(event["event"] if name == "event" else str(event["props"].get(name, "")) for name in by)
         if "each" in mapping:
             for metric, number in event["values"].items():
-                self.measured[(*labels, metric), minute_s].append(number)
+                self.measured[(*labels, metric), minute_s].append((number, self.computes))
         else:
             number = event["props"].get(mapping["value"]) if "value" in mapping else event.get("value")
-            self.measured[labels, minute_s].append(number)
+            self.measured[labels, minute_s].append((number, self.computes))
 
     def miss(self, partition: int, start: int, end: int, missed: int) -> None:
         """A gap goes on from where the meter failed, also past a record that nobody counted."""
@@ -80,7 +88,9 @@ class Reckoning:
 
     def put_meter(self, definition: Definition, *, now_ms: int) -> None:
         known = self.versions.get(definition.name)
-        self.versions[definition.name] = Version(definition, known.number + 1 if known else 1)
+        version = self.versions[definition.name] = Version(definition, known.number + 1 if known else 1)
+        if known and _all_but_compute(known.definition) == _all_but_compute(definition):
+            version.measured = known.measured
 
     def delete_meter(self, name: str, *, now_ms: int) -> None:
         del self.versions[name]
@@ -145,16 +155,14 @@ class Reckoning:
     def read(self, question: Mapping[str, Any]) -> list[list[Any]]:
         """The rows of `answers.read`."""
         version = self.versions[question["meter"]]
-        groups: dict[tuple[Any, ...], list[float | None]] = defaultdict(list)
+        groups: dict[tuple[Any, ...], list[Measured]] = defaultdict(list)
         if not question["by"] and question["step_s"] is None:
             groups[()] = []
         for key, numbers in self._asked(version, question):
             groups[key] += numbers
         return sorted([*key, *_aggregates(numbers, version.definition)] for key, numbers in groups.items())
 
-    def _asked(
-        self, version: Version, question: Mapping[str, Any]
-    ) -> Iterator[tuple[tuple[Any, ...], list[float | None]]]:
+    def _asked(self, version: Version, question: Mapping[str, Any]) -> Iterator[tuple[tuple[Any, ...], list[Measured]]]:
         start_s, end_s, step_s = (question[name] for name in ("start_s", "end_s", "step_s"))
         for (values, minute_s), numbers in version.measured.items():
             labels = dict(zip(version.definition.labels, values, strict=True))
@@ -186,21 +194,30 @@ class Reckoning:
         self.letters["pipeline", reason] += events
 
 
-def _aggregates(numbers: Sequence[float | None], definition: Definition) -> list[Any]:
-    """n, n_value, sum, exact, min, max; null what the meter does not compute."""
+def _all_but_compute(definition: Definition) -> dict[str, Any]:
+    return {name: value for name, value in definition.mapping.items() if name != "compute"}
+
+
+def _aggregates(measured: Sequence[Measured], definition: Definition) -> list[Any]:
+    """n, n_value, sum, exact, min, max; null what the meter does not compute, or did not when it counted."""
     compute, decimals = set(definition.mapping["compute"]), definition.mapping.get("decimals")
-    values = [number for number in numbers if number is not None]
+
+    def values(*functions: str) -> list[float]:
+        if not compute & set(functions):
+            return []
+        return [number for number, computed in measured if number is not None and computed & set(functions)]
+
     total = exact = None
-    if values and compute & {"sum", "avg"}:
+    if summed := values("sum", "avg"):
         if decimals is None:
-            total = sum(values)
+            total = sum(summed)
         else:
-            exact = int(sum(Decimal(str(value)) for value in values).scaleb(decimals))
+            exact = int(sum(Decimal(str(value)) for value in summed).scaleb(decimals))
     return [
-        len(numbers),
-        len(values) if compute - {"count"} else 0,
+        len(measured),
+        len(values("sum", "min", "max", "avg")),
         total,
         exact,
-        min(values) if values and "min" in compute else None,
-        max(values) if values and "max" in compute else None,
+        min(values("min"), default=None),
+        max(values("max"), default=None),
     ]

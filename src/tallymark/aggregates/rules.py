@@ -175,8 +175,11 @@ class Oldest:
         return f"CASE WHEN COUNT({name}) = SUM({self.events} > 0) THEN MIN({name}) END"
 
     def added_sql(self, name: str) -> str:
-        # Of several arguments SQLite's MIN is null if any is. Points always have events.
-        return f"MIN({name}, excluded.{name})"
+        # Of several arguments SQLite's MIN is null if any is.
+        return (
+            f"CASE WHEN excluded.{self.events} = 0 THEN {name} WHEN {self.events} = 0 THEN excluded.{name}"
+            f" ELSE MIN({name}, excluded.{name}) END"
+        )
 
     def of_two(self, name: str, left: Row, right: Row) -> Any:
         found = [row[name] for row in (left, right) if row[self.events] > 0]

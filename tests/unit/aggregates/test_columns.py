@@ -16,20 +16,22 @@ from tallymark.store.sqlite import points
 
 # Whole numbers, so that even float sums are the same in any order; None is an event without a value.
 numbers = st.none() | st.integers(-(2**40), 2**40)
-events = st.lists(st.tuples(numbers, st.integers(0, 5)), max_size=8)
+events = st.lists(st.tuples(numbers, st.integers(0, 5), st.none() | st.integers(2, 4)), max_size=8)
+"""(value, time, version of the meter that counted it; None is the first)"""
 batches = st.lists(events, min_size=1, max_size=6)
 
 
-def counted(batch: Sequence[tuple[int | None, int]]) -> Row:
+def counted(batch: Sequence[tuple[int | None, int, int | None]]) -> Row:
     """One row of deltas; that of no events is one in which all columns are left out."""
     if not batch:
         return columns.NOTHING
-    values, times = zip(*batch, strict=True)
+    values, times, versions = zip(*batch, strict=True)
     frame = pl.DataFrame(
         {"number": values, "units": values, "time": times},
         schema={"number": pl.Float64, "units": pl.Int64, "time": pl.Int64},
     )
-    return normal(frame.select(columns.of_events(columns.NAMES)).row(0, named=True))
+    row = frame.select(columns.of_events(columns.NAMES)).row(0, named=True)
+    return normal({**row, "version": None if None in versions else min(versions)})
 
 
 def normal(row: Row) -> Row:
@@ -63,6 +65,8 @@ def by_rolling(rows: Sequence[Row]) -> Row:
 def points_of(writes: Sequence[Sequence[Row]]) -> sqlite3.Connection:
     """A write after the other; the rows of one are different buckets."""
     connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE meters (meter_id INTEGER, set_id INTEGER)")
+    connection.execute("INSERT INTO meters VALUES (1, 1), (2, 1)")
     kinds = ", ".join(f"{column.name} {column.sql_type}" for column in columns.COLUMNS)
     key = "series_id, bucket_s"
     for grain_s in (MINUTE_S, HOUR_S):
@@ -109,18 +113,18 @@ def test_a_column_that_is_not_needed_is_left_out():
 
 
 def test_an_event_without_a_value_is_counted_and_poisons_nothing():
-    row = counted([(None, 0), (7, 1)])
+    row = counted([(None, 0, None), (7, 1, None)])
     assert (row["n"], row["n_value"], row["sum"], row["min"], row["max"]) == (2, 1, 7.0, 7.0, 7.0)
 
 
 def test_the_sum_of_no_values_is_null_not_zero():
-    assert in_polars([counted([(None, 0)]), counted([(None, 1)])]) == {**columns.NOTHING, "n": 2}
+    assert in_polars([counted([(None, 0, None)]), counted([(None, 1, None)])]) == {**columns.NOTHING, "n": 2}
 
 
 @pytest.mark.parametrize("keys", [[], ["series"]])
 def test_what_was_merged_has_the_columns_in_the_order_of_the_table(keys):
     """So that it can be put together with rows that were not merged yet."""
-    rows = pl.DataFrame([counted([(3, 1)]), counted([(None, 2)])], schema=columns.TYPES, orient="row")
+    rows = pl.DataFrame([counted([(3, 1, None)]), counted([(None, 2, None)])], schema=columns.TYPES, orient="row")
     rows = rows.with_columns(series=pl.lit("a"))
     merged = columns.merge(rows, keys)
     assert merged.columns == [*keys, *columns.NAMES]

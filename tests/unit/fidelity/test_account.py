@@ -87,7 +87,7 @@ def test_letters_that_are_taken_in_meanwhile_are_not_counted_twice(quiet):
         quiet.store.letters_at = next(moments)
         return quiet.store.letters_at
 
-    def counts():
+    def counts(*, tenant):
         return {("collector", "bad_time"): 4 if quiet.store.letters_at == 1 else 10}
 
     quiet.store.dead_letters.position, quiet.store.dead_letters.counts = position, counts

@@ -134,7 +134,7 @@ def test_loss_is_unknown_while_records_are_gone_that_nobody_counted(desk):
 def test_the_store_is_asked_for_lost_records_only_now_and_then(desk):
     now, looks = [0.0], []
     lost = LostRecords(clock=lambda: now[0])
-    desk.store.dead_letters.counts = lambda: looks.append(now[0]) or desk.store.letters
+    desk.store.dead_letters.counts = lambda *, tenant: looks.append(now[0]) or desk.store.letters
     for _ in range(3):
         assert not lost.known(desk.store)
     desk.store.letters = {("pipeline", "lost_by_retention"): 0}

@@ -69,7 +69,9 @@ def test_what_get_shows_of_a_built_in_meter_can_be_sent_back(desk, name):
 
 def test_a_users_own_meter_of_metrics_can_be_changed_and_deleted(desk):
     """It was there before there was one built in."""
-    desk.store.registered["metrics"] = RegisteredMeter(9, 1, Meter("metrics", ("metrics",), ("host",)), created_ms=1)
+    desk.store.tenants["main"]["metrics"] = RegisteredMeter(
+        9, 1, Meter("metrics", ("metrics",), ("host",)), created_ms=1
+    )
     assert not desk.ask("/v1/meters/metrics")["built_in"]
     assert desk.ask("/v1/meters/metrics", "PUT", {"event": "metrics", "by": ["rack"]})["version"] == 2
     assert desk.ask("/v1/meters/metrics", "DELETE")["deleted"] == "metrics"

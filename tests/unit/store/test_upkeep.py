@@ -134,7 +134,8 @@ def test_a_letter_of_a_rare_kind_is_found_behind_ten_thousand_others(store: Sqli
 def test_letters_of_a_kind_are_found_by_an_index(store: SqliteStore) -> None:
     with closing(sqlite3.connect(store.path)) as connection:
         asked = (
-            "EXPLAIN QUERY PLAN SELECT letter_id FROM letters WHERE hop = '' AND reason = '' ORDER BY letter_id DESC"
+            "EXPLAIN QUERY PLAN SELECT letter_id FROM letters WHERE tenant = '' AND hop = '' AND reason = ''"
+            " ORDER BY letter_id DESC"
         )
         ((*_, plan),) = connection.execute(asked)
     assert "COVERING INDEX letters_by_kind" in plan

@@ -54,8 +54,11 @@ class CassandraRegistry:
 
     def add_tenant(self, tenant: str) -> None:
         def decide(page: Page) -> Change | None:
-            made = built_ins_for(tenant, versions(page))
-            return Change(sequence=page.head.sequence + 1, put=as_rows(made)) if made else None
+            known = versions(page)
+            # A user may have had a meter before there was one built in.
+            if any(each.tenant == tenant for each in known):
+                return None
+            return Change(sequence=page.head.sequence + 1, put=as_rows(built_ins_for(tenant, known)))
 
         self._meters.change(decide, term=self._term, kinds=(METER,), known=None)
 

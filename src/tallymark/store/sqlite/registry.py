@@ -48,7 +48,7 @@ class SqliteRegistry:
     def add_tenant(self, tenant: str) -> None:
         connection = self._connections.mine()
         with writing_durably(connection):
-            add_built_ins(connection, tenant)
+            _begin_tenant(connection, tenant)
 
     def all_meters(self) -> list[RegisteredMeter]:
         return _newest(self._connections.mine())
@@ -62,7 +62,7 @@ class SqliteRegistry:
     def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
         connection = self._connections.mine()
         with writing_durably(connection):
-            add_built_ins(connection, tenant)
+            _begin_tenant(connection, tenant)
             known = {registered.meter.name: registered for registered in _newest(connection, tenant)}.get(meter.name)
             if known is not None and known.meter == meter:
                 return known
@@ -148,6 +148,12 @@ def add_built_ins(connection: sqlite3.Connection, tenant: str) -> None:
     """Within a transaction: those that the tenant does not have, or has as another version defined them."""
     for meter in due_built_ins(_newest(connection, tenant)):
         _add_version(connection, tenant, meter, created_ms=0)
+
+
+def _begin_tenant(connection: sqlite3.Connection, tenant: str) -> None:
+    """Within a transaction. Only of one without any: a user may have had a meter before there was one built in."""
+    if not _versions(connection, "tenant = ?", (tenant,)):
+        add_built_ins(connection, tenant)
 
 
 def _tenants(connection: sqlite3.Connection) -> set[str]:
