@@ -8,7 +8,7 @@ counts for readers from the moment that the book says so.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -18,14 +18,13 @@ from tallymark.aggregates import columns
 from tallymark.store import deltas
 from tallymark.store.cassandra.book import Book, Change, Head, Key, Page, Term
 from tallymark.store.cassandra.points import KEY, Points, coarser
-from tallymark.store.cassandra.progress import UNROLLED, Progress, progress
+from tallymark.store.cassandra.progress import Progress, Rolling, progress, unrolled_rows
 from tallymark.store.cassandra.reading import Reader
 from tallymark.store.cassandra.write_cache import WriteCache
-from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
+from tallymark.store.folding import FoldPlan, UnderWay, gather, plan_fold
+from tallymark.store.grains import MINUTE_S
 from tallymark.store.model import Folded
 
-# Deltas merged in one fold: the more batches it spans, the fewer times a point is written.
-MOST_BYTES = 80_000_000
 # A row remembers one version before the last. With this pause a reader has at least that long for an answer.
 MIN_PAUSE_S = 2.0
 
@@ -37,11 +36,8 @@ class _Rest:
     token: str
     """of the book, as long as nobody else goes on with it"""
     through: int
-    parts: tuple[tuple[int, pl.DataFrame], ...]
-    """(grain, rows), in the order in which they are written"""
-    unrolled: frozenset[Key]
-    first_s: int
-    last_s: int
+    plan: FoldPlan
+    """its parts are taken off as they are written"""
     meters: frozenset[int]
     deltas: int
     cut_short: bool
@@ -86,7 +82,8 @@ class Fold:
         if marks.folding is None and self._clock() < self._not_before:
             return None
         through = self._reader.events.head().sequence if marks.folding is None else marks.folding
-        gathered, cut_short = self._gather(marks, through)
+        waiting = self._reader.journal.all_entries(marks.folded, through)
+        gathered, cut_short = gather(waiting, whole=marks.folding is not None)
         if not gathered:
             return None
         through = gathered[-1][0]
@@ -100,51 +97,34 @@ class Fold:
         rows = sum(frame.height for _, frame in gathered)
         return self._planned(marks, token, through, deltas.merge(frame for _, frame in gathered), rows, cut_short)
 
-    def _gather(self, marks: Progress, through: int) -> tuple[list[tuple[int, pl.DataFrame]], bool]:
-        """The entries of a fold; True beside them if more were waiting than one fold takes."""
-        gathered: list[tuple[int, pl.DataFrame]] = []
-        size = 0.0
-        for sequence, frame in self._reader.journal.all_entries(marks.folded, through):
-            # A fold under way is taken whole, whatever its size.
-            if marks.folding is None and gathered and size + frame.estimated_size() > MOST_BYTES:
-                return gathered, True
-            gathered.append((sequence, frame))
-            size += frame.estimated_size()
-        return gathered, False
-
     def _planned(
         self, marks: Progress, token: str, through: int, merged: pl.DataFrame, rows: int, cut_short: bool
     ) -> _Rest:
         minutes = self._points.placed(pl.concat([deltas.sums(merged), merged]), MINUTE_S).sort(KEY)
-        late = minutes.filter(_is_rolled(marks, HOUR_S))
-        hours = coarser(late, HOUR_S)
-        days = coarser(late.filter(_is_rolled(marks, DAY_S)), DAY_S)
-        parts = ((MINUTE_S, minutes), (HOUR_S, hours), (DAY_S, days))
-        buckets = minutes["bucket_s"]
-        return _Rest(
-            token,
-            through,
-            tuple((grain_s, rows) for grain_s, rows in parts if not rows.is_empty()),
-            frozenset(_unrolled_buckets(marks, HOUR_S, minutes) | _unrolled_buckets(marks, DAY_S, late)),
-            marks.first_s if buckets.is_empty() else min(marks.first_s, int(buckets.min())),  # type: ignore[arg-type]
-            marks.last_s if buckets.is_empty() else max(marks.last_s, int(buckets.max())),  # type: ignore[arg-type]
-            frozenset(marks.meters) | frozenset(minutes["meter"].unique()),
-            rows,
-            cut_short,
+        plan = plan_fold(
+            minutes,
+            rolled=marks.rolled,
+            under_way={grain_s: _under_way(rolling) for grain_s, rolling in marks.rolling.items()},
+            first_s=marks.first_s,
+            last_s=marks.last_s,
+            coarser=coarser,
         )
+        meters = frozenset(marks.meters) | frozenset(minutes["meter"].unique())
+        return _Rest(token, through, plan, meters, rows, cut_short)
 
     def _write_slice(self, head: Head, rest: _Rest, most_points: int) -> Folded:
         mark = progress(head).mark
         self._rest = rest
         written = 0
-        while rest.parts and written < most_points:
-            (grain_s, rows), *later = rest.parts
+        while rest.plan.parts and written < most_points:
+            (grain_s, rows), *later = rest.plan.parts
             now, left = rows.head(most_points - written), rows[most_points - written :]
             self._add(grain_s, now, mark)
             written += now.height
-            rest = replace(rest, parts=(*(((grain_s, left),) if left.height else ()), *later))
+            parts = (*(((grain_s, left),) if left.height else ()), *later)
+            rest = replace(rest, plan=replace(rest.plan, parts=parts))
             self._rest = rest
-        if rest.parts:
+        if rest.plan.parts:
             return Folded(0, written, more=True)
         ended = self._finish(head, rest)
         self._rest = None
@@ -169,12 +149,12 @@ class Fold:
                 mark=now.mark + 1,
                 folded=rest.through,
                 folding=None,
-                first_s=rest.first_s,
-                last_s=rest.last_s,
+                first_s=rest.plan.first_s,
+                last_s=rest.plan.last_s,
                 meters=tuple(sorted(rest.meters)),
             )
 
-        ended = self._change(replace(head, token=rest.token), moved, put=rest.unrolled, known=False)
+        ended = self._change(replace(head, token=rest.token), moved, put=unrolled_rows(rest.plan.unrolled), known=False)
         if ended is None:
             return False
         self.write_cache.finish(ended.head.token)
@@ -186,7 +166,7 @@ class Fold:
         head: Head,
         move: Callable[[Progress], Progress],
         *,
-        put: frozenset[Key] = frozenset(),
+        put: Mapping[Key, bytes] | None = None,
         known: bool = True,
     ) -> Page | None:
         """Moves the book on from `head`; None if somebody else did."""
@@ -194,7 +174,7 @@ class Fold:
         def decide(page: Page) -> Change | None:
             if page.head.token != head.token:
                 return None
-            return Change(facts=move(progress(page.head)).encode(), put=dict.fromkeys(put, b""))
+            return Change(facts=move(progress(page.head)).encode(), put=put or {})
 
         return self._book.change(decide, term=self.term, known=Page(head) if known else None)
 
@@ -205,19 +185,7 @@ def _sum(rows: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
     return rows.select(KEY).join(columns.merge(both, KEY), on=KEY, maintain_order="left")
 
 
-def _is_rolled(marks: Progress, grain_s: int) -> pl.Expr:
-    """Below the mark, or in the bucket now being rolled and in a shard that its slices have passed."""
-    bucket = pl.col("bucket_s") // grain_s * grain_s
-    rolled = bucket < marks.rolled[grain_s]
-    now = marks.rolling.get(grain_s)
-    if now is None:
-        return rolled
+def _under_way(rolling: Rolling) -> UnderWay:
     meter, shard = pl.col("meter"), pl.col("shard")
-    is_passed = (meter < now.meter) | ((meter == now.meter) & (shard <= now.shard))
-    return rolled | ((bucket == now.bucket_s) & is_passed)
-
-
-def _unrolled_buckets(marks: Progress, grain_s: int, rows: pl.DataFrame) -> set[Key]:
-    """The coarse buckets of these rows that are still to be rolled."""
-    buckets = (rows["bucket_s"] // grain_s * grain_s).unique()
-    return {(UNROLLED, grain_s, bucket) for bucket in buckets if bucket >= marks.rolled[grain_s]}
+    is_passed = (meter < rolling.meter) | ((meter == rolling.meter) & (shard <= rolling.shard))
+    return UnderWay(rolling.bucket_s, is_passed)

@@ -1,12 +1,19 @@
 """How far folding and rolling are: the single values of the book of points."""
 
+from collections.abc import Iterable
+
 import msgspec
 
-from tallymark.store.cassandra.book import Head
+from tallymark.store.cassandra.book import Head, Key
+from tallymark.store.folding import Bucket
 from tallymark.store.grains import DAY_S, EARLIEST_S, HOUR_S, LATEST_S
 
 UNROLLED = "unrolled"
 """kind of the rows (grain, bucket): coarse buckets that hold finer points not yet rolled"""
+
+
+def unrolled_rows(buckets: Iterable[Bucket]) -> dict[Key, bytes]:
+    return {(UNROLLED, grain_s, bucket_s): b"" for grain_s, bucket_s in buckets}
 
 
 class Rolling(msgspec.Struct, frozen=True, array_like=True):

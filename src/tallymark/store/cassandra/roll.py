@@ -5,7 +5,6 @@ leaves rows that the next one overwrites, with a number at least as high.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import polars as pl
@@ -14,27 +13,15 @@ from tallymark.aggregates import columns
 from tallymark.store.cassandra.book import POINTS, Change, Head, Key, Page
 from tallymark.store.cassandra.fold import Fold
 from tallymark.store.cassandra.points import KEY, ROW_TYPES, SUMS, WINDOWS, Place
-from tallymark.store.cassandra.progress import UNROLLED, Progress, Rolling, progress
+from tallymark.store.cassandra.progress import UNROLLED, Progress, Rolling, progress, unrolled_rows
 from tallymark.store.cassandra.reading import Reader
-from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S, floor
+from tallymark.store.folding import LEVELS, Level, closed_through, left_to_roll
+from tallymark.store.grains import floor
 
 _LOWEST = "SELECT b FROM book WHERE store = ? AND book = ? AND kind = ? AND a = ? AND b < ? LIMIT 1"
 
 Shard = tuple[int, int]
 """(meter, shard)"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Level:
-    grain_s: int
-    finer_s: int
-
-    def closed_through(self, marks: Progress, time_s: int) -> int:
-        """Buckets before this may be rolled: their end has passed, and a day's hours are all rolled."""
-        return floor(time_s if self.grain_s == HOUR_S else marks.rolled[HOUR_S], self.grain_s)
-
-
-_LEVELS = (_Level(HOUR_S, MINUTE_S), _Level(DAY_S, HOUR_S))
 
 
 class Roller:
@@ -48,8 +35,8 @@ class Roller:
             head = self._reader.book.head(settled=True)
             self._fold.term.check(head)
             marks = progress(head)
-            for level in _LEVELS:
-                closed = level.closed_through(marks, now_s - delay_s)
+            for level in LEVELS:
+                closed = closed_through(level, rolled=marks.rolled, time_s=now_s - delay_s)
                 if marks.rolled[level.grain_s] < closed:
                     if marks.folding is not None:
                         # One change at a time: what is folded must not be in a rolled hour for one shard only.
@@ -59,7 +46,7 @@ class Roller:
                     return True
         return False
 
-    def _roll(self, head: Head, level: _Level, closed: int, slice_series: int) -> None:
+    def _roll(self, head: Head, level: Level, closed: int, slice_series: int) -> None:
         grain_s = level.grain_s
         reader = self._reader
         found = reader.link.rows(_LOWEST, reader.store, POINTS, UNROLLED, grain_s, closed)
@@ -74,7 +61,7 @@ class Roller:
             shards = [each for each in shards if each > (done.meter, done.shard)]
         passed = self._write(level, bucket_s, shards, slice_series, marks.mark)
         if passed == len(shards):
-            self._finish(head, grain_s, bucket_s)
+            self._finish(head, level, bucket_s)
             return
 
         def moved(now: Progress) -> Progress:
@@ -83,7 +70,7 @@ class Roller:
 
         self._change(head, moved)
 
-    def _write(self, level: _Level, bucket_s: int, shards: list[Shard], most_rows: int, mark: int) -> int:
+    def _write(self, level: Level, bucket_s: int, shards: list[Shard], most_rows: int, mark: int) -> int:
         """Sums the bucket in as many shards as make up a slice, at least one; how many that were."""
         points = self._reader.points
         window_s = floor(bucket_s, WINDOWS[level.finer_s])
@@ -102,13 +89,15 @@ class Roller:
             points.write(level.grain_s, whole.select(*KEY, *columns.NAMES), nothing, change=mark + 1)
         return passed
 
-    def _finish(self, head: Head, grain_s: int, bucket_s: int) -> None:
+    def _finish(self, head: Head, level: Level, bucket_s: int) -> None:
+        grain_s = level.grain_s
+
         def moved(now: Progress) -> Progress:
             rolling = {grain: each for grain, each in now.rolling.items() if grain != grain_s}
             done = now.with_through(grain_s, bucket_s + grain_s)
             return msgspec.structs.replace(done, mark=now.mark + 1, rolling=rolling)
 
-        put = {(UNROLLED, DAY_S, floor(bucket_s, DAY_S)): b""} if grain_s == HOUR_S else {}
+        put = unrolled_rows(left_to_roll(level, bucket_s))
         self._change(head, moved, put=put, drop=[(UNROLLED, grain_s, bucket_s)])
 
     def _change(

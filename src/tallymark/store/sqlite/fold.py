@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tallymark.store import deltas
-from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
+from tallymark.store.folding import UnderWay, gather, plan_fold
 from tallymark.store.model import Folded, Folding
 from tallymark.store.sqlite.connection import writing
 from tallymark.store.sqlite.journal import entries
@@ -19,9 +19,6 @@ from tallymark.store.sqlite.marks import read_folding, read_mark, read_marks, se
 from tallymark.store.sqlite.points import add_points, coarser
 from tallymark.store.sqlite.series import SeriesKey, SeriesNumbers
 from tallymark.store.tail import beyond
-
-# Deltas merged in one fold: the more batches it spans, the fewer times a point is written.
-MOST_BYTES = 80_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +54,7 @@ class Fold:
         with writing(connection):
             if (read_mark(connection, "folded"), read_folding(connection)) != (rest.folded, rest.folding):
                 return Folded()  # another keeper is at it
-            add_points(connection, MINUTE_S, written)
-            _add_to_rolled(connection, written)
-            _widen(connection, written)
+            _add(connection, written)
             set_folding(connection, border)
             if border is None:
                 set_mark(connection, "folded", rest.through)
@@ -73,16 +68,18 @@ class Fold:
         folded, folding = read_mark(connection, "folded"), read_folding(connection)
         if self._rest is not None and (self._rest.folded, self._rest.folding) == (folded, folding):
             return self._rest
-        waiting, cut_short = _gather(connection, after=folded, through=folding.through if folding else None)
+        through = folding.through if folding else None
+        # Closed by name: a statement left open would hold an old snapshot into the transaction that follows.
+        with closing(entries(connection, after=folded, through=through)) as found:
+            waiting, cut_short = gather(found, whole=folding is not None)
         if not waiting:
             return None
         merged = deltas.merge(frame for _, frame in waiting)
         sums = deltas.sums(merged)
         if folding is not None:
             merged, sums = merged.filter(beyond(folding)), sums.clear()
-        through = waiting[-1][0]
         rows = sum(frame.height for _, frame in waiting)
-        return _Rest(folded, folding, through, merged.sort("meter", "series"), sums, rows, cut_short)
+        return _Rest(folded, folding, waiting[-1][0], merged.sort("meter", "series"), sums, rows, cut_short)
 
 
 def _cut(points: pl.DataFrame, most: int) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -94,23 +91,6 @@ def _cut(points: pl.DataFrame, most: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     return points[:end], points[end:]
 
 
-def _gather(
-    connection: sqlite3.Connection, *, after: int, through: int | None
-) -> tuple[list[tuple[int, pl.DataFrame]], bool]:
-    """The entries of a fold; True beside them if more were waiting than one fold takes."""
-    gathered: list[tuple[int, pl.DataFrame]] = []
-    size = 0.0
-    # Closed by name: a statement left open would hold an old snapshot into the transaction that follows.
-    with closing(entries(connection, after=after, through=through)) as waiting:
-        for sequence, frame in waiting:
-            # A fold under way is taken whole, whatever its size: its border was drawn over all of it.
-            if through is None and gathered and size + frame.estimated_size() > MOST_BYTES:
-                return gathered, True
-            gathered.append((sequence, frame))
-            size += frame.estimated_size()
-    return gathered, False
-
-
 def _numbered(connection: sqlite3.Connection, series: SeriesNumbers, merged: pl.DataFrame) -> pl.DataFrame:
     keys = merged.select("meter", "series").unique(maintain_order=True)
     pairs: list[SeriesKey] = keys.rows()
@@ -118,42 +98,25 @@ def _numbered(connection: sqlite3.Connection, series: SeriesNumbers, merged: pl.
     return merged.join(keys.with_columns(numbers), on=["meter", "series"], nulls_equal=True)
 
 
-def _add_to_rolled(connection: sqlite3.Connection, points: pl.DataFrame) -> None:
-    """Late points also go where their hour or day is rolled already; the others leave word that it is still to do."""
+def _add(connection: sqlite3.Connection, points: pl.DataFrame) -> None:
+    """Within a transaction."""
     marks = read_marks(connection)
-    in_hours = _is_rolled(connection, HOUR_S, marks.rolled[HOUR_S])
-    in_days = _is_rolled(connection, DAY_S, marks.rolled[DAY_S])
-    _mark_unrolled(connection, HOUR_S, points, marks.rolled[HOUR_S])
-    late = points.filter(in_hours)
-    if not late.is_empty():
-        add_points(connection, HOUR_S, coarser(late, HOUR_S))
-        _mark_unrolled(connection, DAY_S, late, marks.rolled[DAY_S])
-        add_points(connection, DAY_S, coarser(late.filter(in_days), DAY_S))
-
-
-def _widen(connection: sqlite3.Connection, points: pl.DataFrame) -> None:
-    """Moves the marks of the earliest and latest minute, which spare readers the grains that hold nothing."""
-    if not points.is_empty():
-        first, last = points.select(first=pl.col("bucket_s").min(), last=pl.col("bucket_s").max()).row(0)
-        connection.execute("UPDATE marks SET value = MIN(value, ?) WHERE name = 'first_s'", (first,))
-        connection.execute("UPDATE marks SET value = MAX(value, ?) WHERE name = 'last_s'", (last,))
-
-
-def _is_rolled(connection: sqlite3.Connection, grain_s: int, through: int) -> pl.Expr:
-    """Below the mark, or in the bucket now being rolled and in a series that its slices have passed."""
-    bucket = pl.col("bucket_s") // grain_s * grain_s
-    rolled = bucket < through
-    progress = connection.execute(
-        "SELECT bucket_s, through_series FROM rolling WHERE grain_s = ?", (grain_s,)
-    ).fetchone()
-    if progress is None:
-        return rolled
-    in_progress, through_series = int(progress[0]), int(progress[1])
-    return rolled | ((bucket == in_progress) & (pl.col("series_id") <= through_series))
-
-
-def _mark_unrolled(connection: sqlite3.Connection, grain_s: int, points: pl.DataFrame, through: int) -> None:
-    buckets = (points["bucket_s"] // grain_s * grain_s).unique()
-    connection.executemany(
-        "INSERT OR IGNORE INTO unrolled VALUES (?, ?)", [(grain_s, bucket) for bucket in buckets if bucket >= through]
+    plan = plan_fold(
+        points,
+        rolled=marks.rolled,
+        under_way=_under_way(connection),
+        first_s=marks.first_s,
+        last_s=marks.last_s,
+        coarser=coarser,
     )
+    for grain_s, rows in plan.parts:
+        add_points(connection, grain_s, rows)
+    connection.executemany("INSERT OR IGNORE INTO unrolled VALUES (?, ?)", plan.unrolled)
+    # They spare readers the grains that hold nothing.
+    set_mark(connection, "first_s", plan.first_s)
+    set_mark(connection, "last_s", plan.last_s)
+
+
+def _under_way(connection: sqlite3.Connection) -> dict[int, UnderWay]:
+    rows = connection.execute("SELECT grain_s, bucket_s, through_series FROM rolling")
+    return {grain_s: UnderWay(bucket_s, pl.col("series_id") <= through) for grain_s, bucket_s, through in rows}

@@ -1,24 +1,12 @@
 """Rolling up: closed hours are summed from minutes and closed days from hours, some series at a time."""
 
 import sqlite3
-from dataclasses import dataclass
 
-from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S, floor
-from tallymark.store.model import Marks
+from tallymark.store.folding import LEVELS, Level, closed_through, left_to_roll
 from tallymark.store.sqlite.connection import writing
 from tallymark.store.sqlite.marks import read_marks, set_rolled
 from tallymark.store.sqlite.points import sum_up
 from tallymark.store.sqlite.registry import used_columns
-
-
-@dataclass(frozen=True, slots=True)
-class _Level:
-    grain_s: int
-    finer_s: int
-
-
-_HOURS = _Level(HOUR_S, MINUTE_S)
-_DAYS = _Level(DAY_S, HOUR_S)
 
 
 def roll(connection: sqlite3.Connection, *, now_s: int, delay_s: int, slice_series: int) -> bool:
@@ -28,19 +16,18 @@ def roll(connection: sqlite3.Connection, *, now_s: int, delay_s: int, slice_seri
     the last of them.
     """
     return any(
-        _roll_level(connection, level, now_s=now_s, delay_s=delay_s, slice_series=slice_series)
-        for level in (_HOURS, _DAYS)
+        _roll_level(connection, level, now_s=now_s, delay_s=delay_s, slice_series=slice_series) for level in LEVELS
     )
 
 
-def _roll_level(connection: sqlite3.Connection, level: _Level, *, now_s: int, delay_s: int, slice_series: int) -> bool:
+def _roll_level(connection: sqlite3.Connection, level: Level, *, now_s: int, delay_s: int, slice_series: int) -> bool:
     # Looked at first without the right to write: an idle keeper must not hold up the sink.
     marks = read_marks(connection)
-    if marks.rolled[level.grain_s] >= _closed_through(level, marks, now_s - delay_s):
+    if marks.rolled[level.grain_s] >= closed_through(level, rolled=marks.rolled, time_s=now_s - delay_s):
         return False
     with writing(connection):
         marks = read_marks(connection)
-        closed = _closed_through(level, marks, now_s - delay_s)
+        closed = closed_through(level, rolled=marks.rolled, time_s=now_s - delay_s)
         if marks.rolled[level.grain_s] >= closed:
             return False
         bucket = connection.execute(
@@ -54,12 +41,7 @@ def _roll_level(connection: sqlite3.Connection, level: _Level, *, now_s: int, de
     return True
 
 
-def _closed_through(level: _Level, marks: Marks, time_s: int) -> int:
-    """Buckets before this may be rolled: their end has passed, and a day's hours are all rolled."""
-    return floor(time_s if level is _HOURS else marks.rolled[HOUR_S], level.grain_s)
-
-
-def _roll_slice(connection: sqlite3.Connection, level: _Level, bucket: int, slice_series: int) -> bool:
+def _roll_slice(connection: sqlite3.Connection, level: Level, bucket: int, slice_series: int) -> bool:
     """Sums the next series of this bucket; True if this was the last slice."""
     progress = connection.execute(
         "SELECT through_series FROM rolling WHERE grain_s = ? AND bucket_s = ?", (level.grain_s, bucket)
@@ -72,9 +54,8 @@ def _roll_slice(connection: sqlite3.Connection, level: _Level, bucket: int, slic
     return through >= int(last)
 
 
-def _finish(connection: sqlite3.Connection, level: _Level, bucket: int) -> None:
+def _finish(connection: sqlite3.Connection, level: Level, bucket: int) -> None:
     connection.execute("DELETE FROM rolling WHERE grain_s = ?", (level.grain_s,))
     connection.execute("DELETE FROM unrolled WHERE grain_s = ? AND bucket_s = ?", (level.grain_s, bucket))
     set_rolled(connection, level.grain_s, bucket + level.grain_s)
-    if level is _HOURS:
-        connection.execute("INSERT OR IGNORE INTO unrolled VALUES (?, ?)", (DAY_S, floor(bucket, DAY_S)))
+    connection.executemany("INSERT OR IGNORE INTO unrolled VALUES (?, ?)", left_to_roll(level, bucket))
