@@ -125,6 +125,7 @@ def _to_5(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE letters ADD COLUMN tenant TEXT NOT NULL DEFAULT 'main'")
     connection.execute("DROP INDEX letters_by_kind")
     connection.execute("CREATE INDEX letters_by_kind ON letters (tenant, hop, reason)")
+    connection.executemany("INSERT INTO rolled VALUES (?, ?)", [(grain_s, -86_400 * 10**9) for grain_s in (10, 60)])
     connection.execute("ALTER TABLE series RENAME COLUMN meter_id TO set_id")
     connection.execute("ALTER TABLE series_labels RENAME COLUMN meter_id TO set_id")
 
