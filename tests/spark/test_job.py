@@ -155,7 +155,7 @@ def test_a_frame_that_no_longer_decodes_is_a_dead_letter_with_its_position(path,
 
 def test_a_frame_of_a_newer_version_stops_its_partition_alone_and_is_not_buried(path, build, monkeypatch):
     with monkeypatch.context() as newer:
-        newer.setattr(frame, "VERSION", b"2")
+        newer.setattr(frame, "VERSION", b"3")
         count, future = build.payload(views(build, range(10, 13)))
     path.append(views(build, range(2)))
     offset = path.append_raw(future, count)
@@ -165,7 +165,9 @@ def test_a_frame_of_a_newer_version_stops_its_partition_alone_and_is_not_buried(
     path.wait_for(5)
     path.append(views(build, range(103, 105)), partition=1)
     path.wait_for(7)
-    why = f"partition 0 stands still at offset {offset}: frame version b'2'; this release reads b'1': upgrade it"
+    why = (
+        f"partition 0 stands still at offset {offset}: frame version b'3'; this release reads b'1' and b'2': upgrade it"
+    )
     build.wait_until(lambda: path.store.heartbeats.beats()["pipeline"][1].get("blocked") == [why])
     assert path.store.dead_letters.newest() == []
     assert path.total() == 7

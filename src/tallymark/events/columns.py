@@ -19,7 +19,9 @@ MAX_PROP_COLUMNS = 64
 
 TEXTS = pa.dictionary(pa.int32(), pa.string())
 VALUES = pa.map_(pa.string(), pa.float64())
-# The order of columns in a frame; `values` and the properties come between `value` and `rest`.
+# slot -> count, of an event that is a ready-made histogram; null for any other. Nothing fills it over HTTP yet.
+HISTOGRAM = pa.map_(pa.int32(), pa.int64())
+# The order of columns in a frame; `values`, `histogram` and the properties come between `value` and `rest`.
 FIXED = {
     "id": pa.string(),
     "hash_high": pa.uint64(),
@@ -179,6 +181,7 @@ def rows(events: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         row["props"] = {key: value for key, value in props.items() if value is not None} | json.loads(
             row.pop("rest") or "{}"
         )
-        values = row.pop("values", None)
-        row["values"] = None if values is None else dict(values)
+        for name in ("values", "histogram"):
+            pairs = row.pop(name, None)
+            row[name] = None if pairs is None else dict(pairs)
         yield row

@@ -73,7 +73,9 @@ def _lengths(texts: Column) -> npt.NDArray[np.int64]:
 
 def _map_bytes(maps: Column) -> npt.NDArray[np.int64]:
     # `keys` are those of the whole batch, also if `maps` is a slice; the offsets say which are its own.
-    ends = np.concatenate(([0], np.cumsum(_lengths(maps.keys) + 2 * _NUMBER_BYTES)))
+    keys: Column = maps.keys
+    texts = _lengths(keys) if pa.types.is_string(keys.type) else np.zeros(len(keys), dtype=np.int64)
+    ends = np.concatenate(([0], np.cumsum(texts + 2 * _NUMBER_BYTES)))
     bounds = maps.offsets.to_numpy()
     sizes: npt.NDArray[np.int64] = np.diff(ends[bounds])
     return sizes

@@ -1,5 +1,8 @@
 """The frame codec: events that were committed together for one partition, as one Arrow IPC stream.
 
+Version 1 has no column `histogram`. A frame that needs one is of version 2, because a reader of version 1 takes an
+unknown column for damage and buries the frame, but stops at a newer version.
+
 FrameError
 ├── UnknownFrameVersion   written by a newer Tallymark
 └── FrameDamaged          not a frame, or not a whole one
@@ -9,10 +12,11 @@ from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
-from tallymark.events.columns import FIXED, PROP, PROP_TYPES, REST, VALUES
+from tallymark.events.columns import FIXED, HISTOGRAM, PROP, PROP_TYPES, REST, VALUES
 from tallymark.events.cutting import compact, cuts
 
-VERSION = b"1"
+VERSION, VERSION_WITH_HISTOGRAMS = b"1", b"2"
+_VERSIONS = (VERSION, VERSION_WITH_HISTOGRAMS)
 MAX_FRAME_EVENTS = 65_536
 MAX_FRAME_BYTES = 1_000_000
 
@@ -57,7 +61,8 @@ class FrameDamaged(FrameError):
 def encode(batch: pa.RecordBatch) -> bytes:
     """One frame. `frames` splits what is too large for one."""
     stream = pa.BufferOutputStream()
-    batch = batch.replace_schema_metadata({_KEY: VERSION, _NULLS: _empty(batch)})
+    version = VERSION_WITH_HISTOGRAMS if "histogram" in batch.schema.names else VERSION
+    batch = batch.replace_schema_metadata({_KEY: version, _NULLS: _empty(batch)})
     with pa.ipc.new_stream(stream, batch.schema, options=_OPTIONS) as writer:
         writer.write_batch(batch)
     return bytes(stream.getvalue())
@@ -91,8 +96,7 @@ def decode(payload: bytes, *, only: Collection[str] | None = None) -> pa.RecordB
     try:
         with pa.ipc.open_stream(payload, options=_READ_OPTIONS) as reader:
             schema = reader.schema
-        _check_version(schema.metadata)
-        _check_columns(schema)
+        _check_columns(schema, _version(schema.metadata))
         with pa.ipc.open_stream(payload, options=_read_options(schema, only)) as reader:
             batch = reader.read_next_batch()
             # Offsets that point outside their buffer would crash a later reader.
@@ -122,15 +126,17 @@ def _empty(batch: pa.RecordBatch) -> bytes:
     return ",".join(name for name in names if batch.column(name).null_count == batch.num_rows).encode()
 
 
-def _check_version(metadata: dict[bytes, bytes] | None) -> None:
+def _version(metadata: dict[bytes, bytes] | None) -> bytes:
     version = (metadata or {}).get(_KEY)
     if version is None:
         raise FrameDamaged("an Arrow stream, but not a frame: its metadata lacks tallymark.frame")
-    if version != VERSION:
-        raise UnknownFrameVersion(f"frame version {version!r}; this release reads {VERSION!r}: upgrade it")
+    if version not in _VERSIONS:
+        known = " and ".join(map(repr, _VERSIONS))
+        raise UnknownFrameVersion(f"frame version {version!r}; this release reads {known}: upgrade it")
+    return version
 
 
-def _check_columns(schema: pa.Schema) -> None:
+def _check_columns(schema: pa.Schema, version: bytes) -> None:
     names = schema.names
     types = dict(zip(names, schema.types, strict=True))
     if len(types) != len(names):
@@ -140,6 +146,8 @@ def _check_columns(schema: pa.Schema) -> None:
             raise FrameDamaged(f"a frame without column {name} of type {wanted}")
     if types.pop("values", VALUES) != VALUES:
         raise FrameDamaged(f"a frame whose column values is not of type {VALUES}")
+    if version == VERSION_WITH_HISTOGRAMS and types.pop("histogram", HISTOGRAM) != HISTOGRAM:
+        raise FrameDamaged(f"a frame whose column histogram is not of type {HISTOGRAM}")
     for name, found in types.items():
         if not name.startswith(PROP) or found not in _PROP_TYPES:
             raise FrameDamaged(f"a frame with an unknown column {name} of type {found}")

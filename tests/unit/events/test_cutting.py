@@ -66,6 +66,14 @@ def test_no_piece_is_heavier_than_its_share_and_one_row() -> None:
         assert weights[first : first + rows].sum() <= weights.sum() / 9 + weights.max()
 
 
+def test_a_row_weighs_the_slots_of_its_histogram_also_in_a_slice() -> None:
+    whole = batch([Event("m", "1")] * 3)
+    pairs = [None, [(slot, 1) for slot in range(100)], []]
+    heavy = whole.append_column("histogram", pa.array(pairs, columns.HISTOGRAM))
+    assert (row_bytes(heavy) - row_bytes(whole)).tolist() == [0, 100 * 16, 0]
+    assert (row_bytes(heavy.slice(1)) - row_bytes(whole.slice(1))).tolist() == [100 * 16, 0]
+
+
 def test_one_row_that_outweighs_the_others_is_parted_from_them() -> None:
     heavy, light = Event("m", "1", values={f"name-{n}": 1.0 for n in range(4000)}), Event("m", "2")
     assert cuts(batch([heavy, *[light] * 9]), 2) == [(0, 1), (1, 9)]

@@ -118,8 +118,75 @@ def stream(batch: pa.RecordBatch, *, version: bytes | None = b"1", times: int = 
 
 def test_another_version_is_named_and_refused() -> None:
     batch = columns.batch([accepted([Event("view", "1")])])
-    with pytest.raises(frame.UnknownFrameVersion, match="version b'2'; this release reads b'1'"):
-        frame.decode(stream(batch, version=b"2"))
+    with pytest.raises(frame.UnknownFrameVersion, match="version b'3'; this release reads b'1' and b'2': upgrade it"):
+        frame.decode(stream(batch, version=b"3"))
+
+
+def version(payload: bytes) -> bytes:
+    with pa.ipc.open_stream(payload) as reader:
+        return dict(reader.schema.metadata)[b"tallymark.frame"]
+
+
+Histogram = dict[int, int] | None
+histograms = st.none() | st.dictionaries(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1), max_size=5)
+
+
+def with_histograms(batch: pa.RecordBatch, found: list[Histogram]) -> pa.RecordBatch:
+    pairs = [None if each is None else list(each.items()) for each in found]
+    place = batch.schema.get_field_index("value") + 1
+    return batch.add_column(place, "histogram", pa.array(pairs, columns.HISTOGRAM))
+
+
+@given(st.lists(st.tuples(events, histograms), min_size=1, max_size=8), st.data())
+@settings(max_examples=60, deadline=None)
+def test_ready_made_histograms_come_back_also_from_a_piece(
+    some: list[tuple[Event, Histogram]], data: st.DataObject
+) -> None:
+    batch = with_histograms(columns.batch([accepted([event for event, _ in some])]), [each for _, each in some])
+    start = data.draw(st.integers(0, len(some) - 1))
+    payload = frame.encode(batch.slice(start))
+    assert version(payload) == b"2"
+    decoded = frame.decode(payload)
+    assert [row["histogram"] for row in columns.rows(decoded)] == [each for _, each in some][start:]
+    assert [row["id"] for row in columns.rows(decoded)] == [event.id for event, _ in some][start:]
+    assert frame.decode(payload, only={"time"}).schema.names == ["time"]
+
+
+def test_a_frame_without_histograms_stays_readable_for_the_release_before() -> None:
+    payload = frame.encode(columns.batch([accepted([Event("view", "1")])]))
+    assert version(payload) == b"1"
+    assert [row["histogram"] for row in columns.rows(frame.decode(payload))] == [None]
+
+
+def test_a_frame_of_version_1_has_no_histograms_so_one_that_does_is_damaged() -> None:
+    # That is what the release before says of it, and why version 2 exists.
+    batch = with_histograms(columns.batch([accepted([Event("m", "1")])]), [{3: 1}])
+    with pytest.raises(frame.FrameDamaged, match="unknown column histogram of type map<int32, int64>"):
+        frame.decode(stream(batch, version=b"1"))
+    assert frame.decode(stream(batch, version=b"2")).num_rows == 1
+
+
+def test_histograms_of_another_type_are_damage() -> None:
+    batch = columns.batch([accepted([Event("m", "1")])])
+    other = batch.append_column("histogram", pa.array([[("a", 1.0)]], columns.VALUES))
+    with pytest.raises(frame.FrameDamaged, match="column histogram is not of type map<int32, int64>"):
+        frame.decode(stream(other, version=b"2"))
+
+
+def test_large_histograms_are_cut_into_frames_by_their_weight() -> None:
+    rng = np.random.default_rng(5)
+
+    def large() -> Histogram:
+        slots = rng.choice(2**31 - 1, 4_000, replace=False).tolist()
+        return dict(zip(slots, rng.integers(0, 2**60, 4_000).tolist(), strict=True))
+
+    found = [large() if n % 10 == 0 else None for n in range(400)]
+    batch = with_histograms(columns.batch([accepted([Event("m", str(n)) for n in range(400)])]), found)
+    split = list(frame.frames(batch))
+    assert 2 <= len(split) <= 5
+    assert all(len(payload) <= frame.MAX_FRAME_BYTES for _, payload in split)
+    rows = [row for _, payload in split for row in columns.rows(frame.decode(payload))]
+    assert [(row["id"], row["histogram"]) for row in rows] == [(str(n), each) for n, each in enumerate(found)]
 
 
 @pytest.mark.parametrize(

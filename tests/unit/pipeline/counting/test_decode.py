@@ -27,9 +27,9 @@ def test_a_frame_with_another_number_of_events_than_its_record_says_is_dead_and_
 
 def test_a_frame_of_a_newer_version_is_no_dead_letter_and_its_ids_are_not_passed_over(build, monkeypatch):
     with monkeypatch.context() as newer:
-        newer.setattr(frame, "VERSION", b"2")
+        newer.setattr(frame, "VERSION", b"3")
         record = build.record([build.event("a")], 7, partition=3)
-    why = "partition 3, offset 7: frame version b'2'; this release reads b'1': upgrade it"
+    why = "partition 3, offset 7: frame version b'3'; this release reads b'1' and b'2': upgrade it"
     with pytest.raises(frame.UnknownFrameVersion, match=why):
         decode.decode([record], needs=needs(build.meters()))
     with pytest.raises(frame.UnknownFrameVersion, match=why):

@@ -139,7 +139,7 @@ def test_a_stop_while_it_is_looked_for_what_fails_ends_the_run(path, build):
 
 def test_a_partition_whose_claims_lie_in_frames_that_are_too_new_waits_alone(path, build, monkeypatch):
     with monkeypatch.context() as newer:
-        newer.setattr(frame, "VERSION", b"2")
+        newer.setattr(frame, "VERSION", b"3")
         count, future = build.payload(views(build, range(10, 13)))
     path.append_raw(future, count)
     path.append(views(build, range(3)), partition=1)
@@ -153,7 +153,7 @@ def test_a_partition_whose_claims_lie_in_frames_that_are_too_new_waits_alone(pat
     path.start(job)
     path.wait_for(6)
     assert [str(each) for each in job._blocked.values()] == [
-        "partition 0 stands still at offset 1: frame version b'2'; this release reads b'1': upgrade it"
+        "partition 0 stands still at offset 1: frame version b'3'; this release reads b'1' and b'2': upgrade it"
     ]
     assert path.store.sink.applied(identity) == {0: 1, 1: 1}
 
