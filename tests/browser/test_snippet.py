@@ -276,6 +276,16 @@ def test_what_fails_while_a_page_leaves_waits_again(page: Page, collector: Colle
         assert any(event["resent"] for event in found), "the request that failed may have arrived"
 
 
+@pytest.mark.parametrize("leaving", ["", "dispatchEvent(new Event('pagehide'))"])
+def test_a_page_may_name_its_tenant_also_when_it_leaves(page: Page, collector: Collector, leaving: str) -> None:
+    name = "of_a_tenant_leaving" if leaving else "of_a_tenant"
+    page.evaluate(f"tallymark.init({{url: '{collector.url}', tenant: 'acme'}})")
+    page.evaluate(f"() => {{ tallymark.count('{name}'); {leaving}; }}")
+    until(lambda: len(collector.events(name)) == 1, "it arrives")
+    assert collector.events(name)[0]["tenant"] == "acme"
+    assert settled(page)["beaconed"] == (1 if leaving else 0)
+
+
 def test_a_hidden_page_has_at_most_60_kB_on_their_way(page: Page, collector: Collector) -> None:
     page.evaluate("window.sizes = []; window.fetch = (_, {body}) => new Promise(() => sizes.push(body.length)); 0")
     page.evaluate("for (let n = 0; n < 120; n++) tallymark.count('held', {text: 'x'.repeat(900)});" + HIDE)

@@ -21,6 +21,8 @@ class Batch(msgspec.Struct, eq=False):
     file: SpillFile | None = None
     part_of: int = -1
     """the number of the batch from which this one was split"""
+    tenant: str | None = None
+    """whose events these are; None: the server's choice"""
     whole: bool = False
     """the file has exactly these events, so memory may let go of them"""
 

@@ -10,8 +10,17 @@ from tallymark.client.batch import Batch
 class Buffer:
     """One open batch that grows, and full ones in the order in which they were filled."""
 
-    def __init__(self, *, batch_events: int, batch_bytes: int, linger_s: float, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        batch_events: int,
+        batch_bytes: int,
+        linger_s: float,
+        now: Callable[[], float],
+        tenant: str | None = None,
+    ) -> None:
         self._batch_events, self._batch_bytes, self._linger_s, self._now = batch_events, batch_bytes, linger_s, now
+        self._tenant = tenant
         self._open: list[bytes] = []
         self._open_bytes = 0
         self._since = 0.0
@@ -38,7 +47,10 @@ class Buffer:
         # Taken before anything is called: a signal handler that counts may come in between, and cut as well.
         events, self._open, self._open_bytes = self._open, [], 0
         if events:
-            self._full.append(Batch(self.new_number(), events))
+            self._full.append(self.new_batch(events))
+
+    def new_batch(self, events: list[bytes]) -> Batch:
+        return Batch(self.new_number(), events, tenant=self._tenant)
 
     def new_number(self) -> int:
         return next(self._numbers)

@@ -40,6 +40,8 @@ class Client:
     event is delivered, refused by the collector (`on_refused`), or given up here (`on_dropped`), and `stats()` says how
     many are where. Threads may share a client. A forked child has an empty one of its own.
 
+    The events belong to `tenant`; without one, to the server's default (`main`).
+
     Sending: a batch goes when it has `batch_events` or `batch_bytes`, or when its oldest event is `linger_s` old; up to
     `in_flight` requests at a time, to `urls` in turn (`balance`). What fails for a moment is sent again with the same
     ids after 10, 20, 40 ms … (`first_pause_s` to `max_pause_s`, anything between nothing and that), to another address
@@ -60,6 +62,7 @@ class Client:
         urls: str | Sequence[str] | None = None,
         key: str | None = None,
         *,
+        tenant: str | None = None,
         batch_events: int = 500,
         batch_bytes: int = 256_000,
         linger_s: float = 0.1,
@@ -85,6 +88,7 @@ class Client:
     ) -> None:
         self._options = Options(
             urls=_addresses(urls),
+            tenant=tenant,
             batch_events=batch_events,
             batch_bytes=batch_bytes,
             linger_s=linger_s,

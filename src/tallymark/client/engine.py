@@ -53,6 +53,7 @@ class Engine:
             batch_bytes=options.batch_bytes,
             linger_s=options.linger_s,
             now=clock.now,
+            tenant=options.tenant,
         )
         self._addresses = Addresses(
             [
@@ -65,7 +66,7 @@ class Engine:
         self._budget = RetryBudget(now=clock.now())
         self._retries = Retries()
         self._spilled: list[Batch] = [
-            Batch(number - len(adopted), [], first_try_ms=file.tried_ms, file=file, whole=True)
+            Batch(number - len(adopted), [], first_try_ms=file.tried_ms, file=file, whole=True, tenant=file.tenant)
             for number, file in enumerate(adopted)
         ]
         self._attempts: dict[int, Attempt] = {}
@@ -108,7 +109,7 @@ class Engine:
 
     def alone(self, event: bytes) -> Batch:
         """A batch of one for a file, for when all that is held is in flight."""
-        batch = Batch(self._buffer.new_number(), [event])
+        batch = self._buffer.new_batch([event])
         self._account.called += 1
         self._account.hold(batch)
         self._moving[batch.number] = batch
@@ -275,7 +276,11 @@ class Engine:
         """Two halves, to be sent at once: nothing is wrong but the size."""
         middle = batch.count // 2
         second = Batch(
-            self._buffer.new_number(), batch.events[middle:], first_try_ms=batch.first_try_ms, part_of=batch.came
+            self._buffer.new_number(),
+            batch.events[middle:],
+            first_try_ms=batch.first_try_ms,
+            part_of=batch.came,
+            tenant=batch.tenant,
         )
         batch.events, batch.tries, batch.due, batch.whole = batch.events[:middle], 0, 0.0, False
         if batch.file is not None:

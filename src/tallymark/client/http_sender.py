@@ -42,6 +42,8 @@ class HttpSender:
             "tallymark-sent-at": str(attempt.sent_at_ms),
             "tallymark-client": attempt.counters,
         }
+        if attempt.batch.tenant is not None:
+            headers["tallymark-tenant"] = attempt.batch.tenant
         body = encoding.body(events, resent_ms=attempt.resent_ms)
         if self._compressor is not None and len(body) >= compression.SMALLEST_BYTES:
             headers["content-encoding"], compress = self._compressor

@@ -8,6 +8,7 @@ from tallymark.client import compression
 from tallymark.client.addresses import BALANCES, Balance
 from tallymark.client.compression import Compress
 from tallymark.client.transport import split_url
+from tallymark.events import tenants
 
 POLICIES = ("block", "spill", "drop")
 MAX_S = 86_400.0
@@ -19,6 +20,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """See `Client` for what they mean."""
 
     urls: tuple[str, ...]
+    tenant: str | None = None
     batch_events: int = 500
     batch_bytes: int = 256_000
     linger_s: float = 0.1
@@ -39,6 +41,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         self._check_urls()
+        if self.tenant is not None:
+            tenants.check(self.tenant)
         _one_of("when_full", self.when_full, POLICIES)
         _one_of("balance", self.balance, BALANCES)
         _one_of("compress", self.compress, compression.CHOICES)

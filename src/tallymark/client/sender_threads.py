@@ -126,7 +126,7 @@ class SenderThreads:
         """To a file, or reported as dropped."""
         assert self._spill is not None
         try:
-            file = self._spill.write(batch.number, batch.events, tried_ms=batch.first_try_ms)
+            file = self._spill.write(batch.number, batch.events, tried_ms=batch.first_try_ms, tenant=batch.tenant)
         except SpillFull:
             self._lose(batch, SPILL_FULL)
         except OSError:

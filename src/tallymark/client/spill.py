@@ -4,7 +4,8 @@
     ├── 4711-9f86d081.lock        held by the process as long as it lives
     └── 4711-9f86d081
         ├── 0000000000000012-500-0.batch                 number, events, never sent
-        └── 0000000000000013-480-1763208000000.batch     may have been sent, first at that time
+        ├── 0000000000000013-480-1763208000000.batch     may have been sent, first at that time
+        └── 0000000000000014-500-0-acme.batch            of the tenant `acme`
 
 The name holds what must change or be known without reading the file. The content is a line with the number of events
 and a checksum, then the events, a line each.
@@ -21,8 +22,10 @@ from pathlib import Path
 import msgspec
 
 from tallymark.client.folder_lock import FolderLock
+from tallymark.events.tenants import NAME_RULE
 
-_NAME = re.compile(r"(\d{16})-(\d+)-(\d+)\.batch")
+# Clients that know no tenants leave a file with one alone, instead of sending it as somebody else's.
+_NAME = re.compile(rf"(\d{{16}})-(\d+)-(\d+)(?:-({NAME_RULE}))?\.batch")
 _LOCK = re.compile(r"\d+-[0-9a-f]{16}\.lock")
 """what else is in the folder is not ours, whatever its name ends with"""
 _HEAD = b"tallymark-spill-1"
@@ -46,10 +49,12 @@ class SpillFile(msgspec.Struct, eq=False):
     tried_ms: int = 0
     parts: int = 1
     """batches in memory that have their events from here: at 0 the file may go"""
+    tenant: str | None = None
 
     @property
     def path(self) -> Path:
-        return self.folder / f"{self.number:016d}-{self.events}-{self.tried_ms}.batch"
+        whose = "" if self.tenant is None else f"-{self.tenant}"
+        return self.folder / f"{self.number:016d}-{self.events}-{self.tried_ms}{whose}.batch"
 
 
 class Spill:
@@ -69,11 +74,11 @@ class Spill:
         if adopt:
             self._adopt()
 
-    def write(self, number: int, events: Sequence[bytes], *, tried_ms: int) -> SpillFile:
+    def write(self, number: int, events: Sequence[bytes], *, tried_ms: int, tenant: str | None = None) -> SpillFile:
         """Durable when it returns; raises SpillFull or OSError, and then leaves nothing behind."""
         lines = b"\n".join(events)
         content = b"%b %d %08x\n%b" % (_HEAD, len(events), zlib.crc32(lines), lines)
-        file = SpillFile(self._own, number, len(events), len(content), tried_ms)
+        file = SpillFile(self._own, number, len(events), len(content), tried_ms, tenant=tenant)
         with self._guard:
             if self.bytes + file.size > self._max_bytes:
                 raise SpillFull(
@@ -219,8 +224,8 @@ def _batches(folder: Path) -> list[SpillFile]:
         # One that is gone between the two lines below went to whoever took it away, and is not here any more.
         with suppress(FileNotFoundError):
             if match := _NAME.fullmatch(path.name):
-                number, events, tried_ms = map(int, match.groups())
-                found.append(SpillFile(folder, number, events, path.stat().st_size, tried_ms))
+                number, events, tried_ms = map(int, match.group(1, 2, 3))
+                found.append(SpillFile(folder, number, events, path.stat().st_size, tried_ms, tenant=match[4]))
     return found
 
 

@@ -8,6 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from tallymark.events import tenants
+
 if TYPE_CHECKING:
     import http.client
     import socket
@@ -90,7 +92,13 @@ class HttpTransport:
     """One kept-alive connection, for one thread at a time."""
 
     def __init__(
-        self, url: str, *, key: str | None = None, timeout_s: float = 30.0, connect_timeout_s: float | None = None
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        tenant: str | None = None,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
     ) -> None:
         parts, port = split_url(url)
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
@@ -98,6 +106,7 @@ class HttpTransport:
         self._headers = {
             "accept": "application/json",
             **({"authorization": f"Bearer {checked_key(key)}"} if key else {}),
+            **({"tallymark-tenant": tenants.check(tenant)} if tenant is not None else {}),
         }
         self._timeout_s, self._connect_timeout_s = timeout_s, connect_timeout_s
         self._connection = _connection(parts, port)

@@ -13,7 +13,9 @@
   let failures = 0, notBefore = 0, timer = 0, due = Infinity;
 
   function init(options) {
-    target = options.url.replace(/\/+$/, "") + "/v1/events";
+    // As a parameter: a header would need a preflight, and beacons have none.
+    const tenant = options.tenant ? "?tenant=" + encodeURIComponent(options.tenant) : "";
+    target = options.url.replace(/\/+$/, "") + "/v1/events" + tenant;
     key = options.key || "";
     wake(0);
   }

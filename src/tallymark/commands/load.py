@@ -12,7 +12,7 @@ from tallymark.commands.command import Command, CommandFailed, WrongUsage
 from tallymark.commands.meters import put
 from tallymark.commands.output import print_json, print_table
 from tallymark.commands.progress import Progress
-from tallymark.commands.service import add_url, connect
+from tallymark.commands.service import add_tenant, add_url, connect
 
 if TYPE_CHECKING:
     from tallymark.load.journal import Outcomes
@@ -66,6 +66,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--check", type=Path, metavar="FILE", help="send nothing; check the counts of the load in this journal"
     )
     parser.add_argument("--no-check", action="store_true", help="do not compare the counts")
+    add_tenant(parser)
     add_url(parser)
 
 

@@ -15,7 +15,7 @@ from tallymark.commands.command import Command, CommandFailed, WrongUsage, pairs
 from tallymark.commands.delivery import Batch, Delivery, Refused
 from tallymark.commands.output import print_json
 from tallymark.commands.progress import Progress
-from tallymark.commands.service import add_url, connect
+from tallymark.commands.service import add_tenant, add_url, connect
 
 BATCH_EVENTS = 1_000
 BATCH_BYTES = 1_000_000
@@ -52,6 +52,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--wait", action="store_true", help="wait until the events are in the counts")
     parser.add_argument("--timeout", type=float, default=30.0, metavar="S", help="how long to retry and wait (30)")
+    add_tenant(parser)
     add_url(parser)
 
 

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 from tallymark.client.transport import Answer, BadUrl, HttpTransport, NoAnswer, Request
 from tallymark.commands.command import CommandFailed, WrongUsage
+from tallymark.events import tenants
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
@@ -16,13 +17,27 @@ def add_url(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", help=f"where Tallymark runs (TALLYMARK_URL, else {DEFAULT_URL})")
 
 
+def add_tenant(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tenant", metavar="NAME", help="whose events and meters (main)")
+
+
 def connect(arguments: argparse.Namespace) -> HttpTransport:
-    """A connection to the service that the arguments or the environment name."""
+    """A connection to the service that the arguments or the environment name, for their tenant if they have one."""
     url = arguments.url or os.environ.get("TALLYMARK_URL") or DEFAULT_URL
     try:
-        return HttpTransport(url, key=os.environ.get("TALLYMARK_KEY"))
+        return HttpTransport(url, key=os.environ.get("TALLYMARK_KEY"), tenant=_tenant(arguments))
     except BadUrl as error:
         raise WrongUsage(str(error)) from error
+
+
+def _tenant(arguments: argparse.Namespace) -> str | None:
+    tenant: str | None = getattr(arguments, "tenant", None)
+    if tenant is None:
+        return None
+    try:
+        return tenants.check(tenant)
+    except ValueError as error:
+        raise WrongUsage(f"--tenant: {error}") from None
 
 
 def ask(

@@ -13,6 +13,7 @@ from tallymark.client.transport import HttpTransport, NoAnswer, Request
 from tallymark.commands.command import Command, CommandFailed, WrongUsage
 from tallymark.commands.configuration import add_settings, as_flags, read_settings
 from tallymark.commands.meters import put, read_file
+from tallymark.events.tenants import DEMO
 from tallymark.http import family, free_port, is_loopback
 from tallymark.role import file_stem
 from tallymark.settings import Settings
@@ -186,6 +187,9 @@ class _Up:
             f"try: curl '{self._url}/v1/events?wait=applied' -H 'content-type: application/json' -d '{event}'"
         )
         self._console.say(f"     curl '{self._url}/v1/meters/events/total?event=view'")
+        if self._arguments.demo:
+            self._console.say(f"demo: its traffic is the tenant {DEMO}, apart from your own events:")
+            self._console.say(f"     curl '{self._url}/v1/meters/demo_views/top?by=video&tenant={DEMO}'")
 
     def _apply_meters(self) -> None:
         from tallymark.meters import Meter, to_mapping

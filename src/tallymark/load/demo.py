@@ -1,4 +1,7 @@
-"""Gentle, lifelike traffic for `tallymark up --demo`: people watching videos, and the calls behind them."""
+"""Gentle, lifelike traffic for `tallymark up --demo`: people watching videos, and the calls behind them.
+
+It has a tenant of its own, so it never mixes with the user's events and meters.
+"""
 
 import argparse
 import math
@@ -14,6 +17,7 @@ from typing import Any
 import msgspec
 
 from tallymark.client.transport import HttpTransport, NoAnswer, Request, Transport
+from tallymark.events.tenants import DEMO
 
 RATE = 50
 BATCH_S = 0.2
@@ -89,6 +93,11 @@ def run(transport: Transport, stop: threading.Event, *, rate: float = RATE) -> N
         deliver(transport, Request("POST", "/v1/events", body, {"content-type": "application/json"}), stop)
 
 
+def connect(url: str) -> HttpTransport:
+    """For the demo's own tenant, whatever is sent."""
+    return HttpTransport(url, key=os.environ.get("TALLYMARK_KEY"), tenant=DEMO)
+
+
 def _watch_parent(stop: threading.Event) -> None:
     # Not through sys.stdin: a thread inside its lock makes the interpreter abort at a clean exit.
     while os.read(0, 4096):
@@ -106,7 +115,7 @@ def main() -> int:
         signal.signal(number, lambda *_: os._exit(0))
     if os.environ.get("TALLYMARK_SUPERVISED") == "1":
         threading.Thread(target=_watch_parent, args=(stop,), daemon=True).start()
-    run(HttpTransport(arguments.url, key=os.environ.get("TALLYMARK_KEY")), stop, rate=arguments.rate)
+    run(connect(arguments.url), stop, rate=arguments.rate)
     return 0
 
 

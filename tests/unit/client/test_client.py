@@ -49,6 +49,19 @@ def test_a_request_says_when_it_was_sent_and_what_became_of_the_events_so_far(cl
     }  # fmt: skip
 
 
+def test_every_request_names_the_tenant_that_was_given_and_none_otherwise(clock):
+    transport = ScriptedTransport([413, 503])
+    client = DrivenClient(transport, clock, batch_events=4, tenant="acme")
+    count(client, "ABCD")
+    client.settle()
+    assert [request.headers["tallymark-tenant"] for request in transport.requests] == ["acme"] * 4, "halved, retried"
+    transport = ScriptedTransport()
+    client = DrivenClient(transport, clock, batch_events=1)
+    count(client, "A")
+    client.settle()
+    assert "tallymark-tenant" not in transport.requests[0].headers
+
+
 def test_retry_after_is_a_floor(clock):
     transport = ScriptedTransport([Answer(429, {"retry-after": "3"}, b"")])
     client = DrivenClient(transport, clock, batch_events=1)
@@ -199,6 +212,8 @@ def test_a_callback_that_fails_stops_nothing(clock, caplog):
         ({"linger_s": -1}, "0 or more"),
         ({"min_timeout_s": 11.0}, "exceeds"),
         ({"connect_timeout_s": 0}, "more than 0"),
+        ({"tenant": "Acme Inc"}, "'Acme Inc' cannot name a tenant"),
+        ({"tenant": ""}, "cannot name a tenant"),
     ],
 )
 def test_wrong_options_are_refused_with_their_value(clock, wrong, says):

@@ -67,6 +67,58 @@ def test_the_next_process_sends_what_the_last_one_left(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def tenants(transport: ScriptedTransport) -> dict[str, str | None]:
+    return {
+        event["props"]["video"]: request.headers.get("tallymark-tenant")
+        for request, events in zip(transport.requests, transport.events, strict=True)
+        for event in events
+    }
+
+
+@pytest.mark.parametrize("next_tenant", [None, "globex", "acme"])
+def test_what_was_left_is_sent_as_the_tenant_that_it_was_counted_for(tmp_path, next_tenant):
+    for tenant, letters in (("acme", "ABCDEF"), (None, "GHI")):
+        first = client(ScriptedTransport(AWAY), tmp_path, tenant=tenant)
+        count(first, letters)
+        first.close(timeout=0)
+    # Halved and sent again in between, so also what is left of a file keeps its tenant.
+    transport = ScriptedTransport([413, 503])
+    second = client(transport, tmp_path, tenant=next_tenant)
+    count(second, "JK")
+    second.settle()
+    assert second.stats().delivered == 11
+    assert tenants(transport) == {
+        **dict.fromkeys("ABCDEF", "acme"), **dict.fromkeys("GHI"), **dict.fromkeys("JK", next_tenant)
+    }  # fmt: skip
+    second.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_tenant_survives_a_second_end_in_the_middle_of_a_batch(tmp_path):
+    first = client(ScriptedTransport(AWAY), tmp_path, tenant="acme")
+    count(first, "AB")
+    first.close(timeout=0)
+    # Halved, then away: what is in memory only goes to a new file.
+    second = client(ScriptedTransport([413, *AWAY]), tmp_path)
+    second.step()
+    second.close(timeout=0)
+    assert all(path.name.endswith("-acme.batch") for path in files(tmp_path))
+    transport = ScriptedTransport()
+    third = client(transport, tmp_path, tenant="globex")
+    third.settle()
+    assert tenants(transport) == {"A": "acme", "B": "acme"}
+
+
+def test_a_file_that_was_tried_keeps_its_tenant_in_its_name(tmp_path):
+    spill = Spill(tmp_path, max_bytes=10_000, instance="0" * 16)
+    file = spill.write(1, [b"{}"], tried_ms=0, tenant="5-a_b")
+    assert file.path.name == "0000000000000001-1-0-5-a_b.batch"
+    spill.mark_tried(file, 1_763_208_000_000)
+    spill.close()
+    (found,) = Spill(tmp_path, max_bytes=10_000, instance="1" * 16).adopted
+    assert (found.tried_ms, found.tenant) == (1_763_208_000_000, "5-a_b")
+
+
 def test_a_batch_of_unknown_outcome_says_so_also_after_the_end_of_its_process(tmp_path):
     clock = ManualClock()
     first = client(ScriptedTransport([NoAnswer("hung up")]), tmp_path, clock)

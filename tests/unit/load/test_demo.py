@@ -1,11 +1,13 @@
 """The demo's traffic is what its meters count."""
 
+import os
 import threading
 from collections import Counter
 
 from tallymark.client.transport import Answer, NoAnswer, Request
-from tallymark.load.demo import METERS, Audience, deliver, run
+from tallymark.load.demo import METERS, Audience, connect, deliver, run
 from tallymark.meters import from_mapping
+from tallymark.testing import until
 
 
 class Scripted:
@@ -44,6 +46,18 @@ def test_meters_first_then_events():
     transport = Scripted(stop, fates=[], requests=len(METERS) + 2)
     run(transport, stop, rate=50)
     assert [request.method for request in transport.seen] == ["PUT"] * len(METERS) + ["POST"] * 2
+
+
+def test_events_and_meters_are_those_of_the_tenant_demo(fake_service):
+    stop = threading.Event()
+    transport = connect(os.environ["TALLYMARK_URL"])
+    running = threading.Thread(target=run, args=(transport, stop))
+    running.start()
+    until(lambda: len(fake_service.requests) > len(METERS), "meters and events were sent")
+    stop.set()
+    running.join()
+    transport.close()
+    assert {headers.get("tallymark-tenant") for _, _, headers, _ in fake_service.requests} == {"demo"}
 
 
 def test_a_batch_without_an_answer_is_sent_again_as_it_was():

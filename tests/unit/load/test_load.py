@@ -29,6 +29,19 @@ def test_a_right_service_is_found_exact(fake_service, capsys):
     assert len(fake_service.events) < 3000
 
 
+def test_meter_events_and_questions_are_those_of_the_tenant(fake_service, capsys):
+    code, told = run(capsys, "--events", "100", "--tenant", "acme")
+    assert (code, told["acknowledged"]) == (0, 100)
+    assert {headers.get("tallymark-tenant") for _, _, headers, _ in fake_service.requests} == {"acme"}
+    assert {method for method, *_ in fake_service.requests} == {"PUT", "POST", "GET"}
+
+
+def test_a_name_that_no_tenant_can_have_is_wrong_usage(fake_service, capsys):
+    assert main(["load", "--tenant", "Acme"]) == 2
+    assert "--tenant: 'Acme' cannot name a tenant" in capsys.readouterr().err
+    assert fake_service.requests == []
+
+
 def test_servers_with_metrics_are_found_exact(fake_service, capsys):
     code, told = run(capsys, "--servers", "200", "--metrics", "3", "--events", "400")
     assert code == 0
