@@ -38,7 +38,7 @@ def test_a_process_without_a_sign_of_life_is_killed(tmp_path, hanging):
     assert hanging.poll() is None
     watchman.look(now_s=31)
     assert hanging.wait(10) == -signal.SIGKILL
-    assert said == [f"(pid {hanging.pid}) gives no sign of life; killing it"]
+    assert said == [f"(pid {hanging.pid}) is not responding; killing it"]
     watchman.look(now_s=99)  # gone: its number may be somebody else's by now
     assert len(said) == 1
 

@@ -11,7 +11,7 @@ from tallymark.role import Role
 from tallymark.settings import AgentSettings, Settings
 
 HELD_EVENTS = 32
-"""in memory, the rest of an outage goes to disk: so much is lost if the agent is killed while nobody answers"""
+"""in memory; the rest of an outage goes to disk. This much is lost if the agent is killed while no server answers"""
 CONNECT_TIMEOUT_S = 1.0
 """a server may be far away, and nobody waits for the agent's calls"""
 

@@ -1,4 +1,4 @@
-"""The heartbeat file that the measuring process writes every second, and who watches it."""
+"""The heartbeat file that the measuring process writes every second, and its watcher."""
 
 import logging
 import os
@@ -30,11 +30,11 @@ class Heartbeat:
             return 0
 
     def beat(self, second: int) -> None:
-        """Call it before the second is sent: killed in between, the next process only takes a longer id than needed."""
+        """Call it before sending the second: if killed in between, the next process only uses a longer id."""
         self.last = max(self.last, second)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # Replaced as a whole: killed in the middle of a write, the next process would read nothing and repeat ids.
+            # Replaced as a whole: after a kill in mid-write, the next process would read nothing and reuse ids.
             self._draft.write_text(str(self.last), encoding="ascii")
             self._draft.replace(self._path)
             self._outage.over()
@@ -63,7 +63,7 @@ class Watch:
         self._has_beaten = False
 
     def is_silent(self, process: object, *, now_s: float) -> bool:
-        """Has this process not beaten for too long? A new one has longer for its first beat."""
+        """True if this process has not beaten for too long; a new one gets more time for its first beat."""
         beat = self._modified()
         was_frozen = now_s - self._looked_s > self._frozen_s
         self._looked_s = now_s

@@ -1,4 +1,4 @@
-"""The UDP socket of StatsD: datagrams to the aggregator, and what the system dropped before we came to it."""
+"""StatsD's UDP socket: hands datagrams to the aggregator, and knows what the system dropped before we read it."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ _SO_RCVBUFFORCE = 33  # Linux: beyond net.core.rmem_max, for those who may
 
 
 class CannotListen(Exception):
-    """Nothing can be received there: why, and the way out."""
+    """Cannot receive there; says why, and what to do."""
 
 
 def address(text: str) -> tuple[str, int]:
@@ -48,8 +48,8 @@ def bind(where: str) -> socket.socket:
         bound.close()
         if error.errno == errno.EADDRINUSE:
             raise CannotListen(
-                f"UDP port {port} on {host} is in use, perhaps by another agent or StatsD; stop that, choose another"
-                " with --statsd HOST:PORT, or do without by --statsd off"
+                f"UDP port {port} on {host} is in use, perhaps by another agent or StatsD; stop it, choose another"
+                " with --statsd HOST:PORT, or turn StatsD off with --statsd off"
             ) from error
         raise CannotListen(
             f"cannot listen for StatsD on {where}: {error.strerror}; choose another with --statsd"
@@ -87,7 +87,7 @@ class Listener:
         self.stop()
 
     def stop(self) -> None:
-        """All that has arrived is fed when this returns, and nothing after it; once is enough, twice does no harm."""
+        """When this returns, all that arrived has been fed, and nothing more will be. Calling it twice is harmless."""
         if self._stopped:
             return
         self._stopping.set()
@@ -103,7 +103,7 @@ class Listener:
         return self._thread.is_alive()
 
     def dropped(self) -> int:
-        """Datagrams that the system threw away because they came faster than we read; 0 where it does not tell."""
+        """Datagrams that the system dropped because they came faster than we read; 0 where it does not say."""
         if self._stopped:
             return self._dropped
         try:
@@ -125,7 +125,7 @@ class Listener:
                 self._stopping.wait(self._pause_s)
 
     def _drain(self) -> None:
-        """Until the socket is empty, or for long enough that somebody may want to stop us."""
+        """Until the socket is empty, or long enough that we should check whether to stop."""
         receive, feed = self._socket.recv, self._feed
         for _ in range(MAX_AT_ONCE):
             try:

@@ -22,7 +22,7 @@ _TWICE = ("guest", "guest_nice")
 
 @dataclass
 class Reading:
-    """What the machine said at one moment."""
+    """What the machine reported at one moment."""
 
     levels: dict[str, float] = field(default_factory=dict)
     """as they are: bytes in use, load"""
@@ -33,7 +33,7 @@ class Reading:
 
 
 def figures(before: Reading, now: Reading, *, elapsed_s: float) -> dict[str, float]:
-    """Levels, growth per second, and shares of the CPU. What cannot be told is absent, not 0."""
+    """Levels, growth per second, and shares of the CPU. Unknown figures are absent, not 0."""
     return {**_shares(before.cpu_s, now.cpu_s), **now.levels, **rates(before.totals, now.totals, elapsed_s=elapsed_s)}
 
 
@@ -62,7 +62,7 @@ def _shares(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, 
 
 
 class Machine:
-    """`read()` never raises for a part that the system does not tell: the part is absent and said once."""
+    """`read()` never raises for a part that the system does not report: that part is absent, and logged once."""
 
     def __init__(self, *, disks: Sequence[str] = ("/",), processes: Sequence[str] = ()) -> None:
         self._disks = disks
@@ -85,7 +85,7 @@ class Machine:
                 part(reading)
             except (OSError, RuntimeError, NotImplementedError, AttributeError, psutil.Error) as error:
                 if name not in self._silent:
-                    logger.warning("no figures of %s on this machine: %s; they are absent until it tells", name, error)
+                    logger.warning("cannot read %s on this machine: %s; its figures are left out for now", name, error)
                 self._silent.add(name)
             else:
                 self._silent.discard(name)
@@ -98,7 +98,7 @@ class Machine:
             usage = psutil.disk_usage(path)
             reading.levels[f"disk_used_bytes{label}"] = float(usage.used)
             reading.levels[f"disk_free_bytes{label}"] = float(usage.free)
-            # Of what people without special rights can have, like `df`.
+            # Relative to what ordinary users can have, like `df`.
             if usage.used + usage.free:
                 reading.levels[f"disk_used{label}"] = usage.used / (usage.used + usage.free)
 
@@ -134,7 +134,7 @@ def _read_load(reading: Reading) -> None:
 def _read_disk_traffic(reading: Reading) -> None:
     traffic = psutil.disk_io_counters()
     if traffic is None:
-        raise NotImplementedError("the system has no disks of its own")
+        raise NotImplementedError("the system reports no disks")
     reading.totals["disk_read_bytes"] = float(traffic.read_bytes)
     reading.totals["disk_written_bytes"] = float(traffic.write_bytes)
     reading.totals["disk_reads"] = float(traffic.read_count)
@@ -142,7 +142,7 @@ def _read_disk_traffic(reading: Reading) -> None:
 
 
 def _read_network(reading: Reading) -> None:
-    # What a machine says to itself is no network traffic.
+    # Loopback is not network traffic.
     cards = [card for name, card in psutil.net_io_counters(pernic=True).items() if not name.startswith("lo")]
     reading.totals["net_in_bytes"] = float(sum(card.bytes_recv for card in cards))
     reading.totals["net_out_bytes"] = float(sum(card.bytes_sent for card in cards))

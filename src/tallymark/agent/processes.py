@@ -1,4 +1,4 @@
-"""Figures of the processes somebody asked for by name."""
+"""Figures of the processes that were asked for by name."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ class Processes:
                 with process.oneshot():
                     times, resident = process.cpu_times(), process.memory_info().rss
             except psutil.Error:
-                # Its time stays in the sum, or the sum would shrink and the next second have no figure.
+                # Its CPU time stays in the sum; otherwise the sum would shrink and the next second have no figure.
                 self._gone_cpu_s[name] += self._cpu_s.get(pid, 0.0)
                 cpu_s[name] += self._cpu_s.pop(pid, 0.0)
                 if is_gone:

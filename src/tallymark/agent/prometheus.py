@@ -18,7 +18,7 @@ _SAMPLE = re.compile(
 )
 _COUNTED = ("histogram", "summary")
 REMEMBERED_SCRAPES = 60
-"""for which a counter may be missing and still come back where it was"""
+"""scrapes that a counter may be missing from and still continue where it was"""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What the agent could not take: counted by reason, and each reason said once with an example."""
+"""What the agent could not take: counted by reason, each reason logged once with an example."""
 
 import logging
 import threading
@@ -30,7 +30,7 @@ class Refusals:
             self.totals[reason] += 1
             is_first = self.totals[reason] == 1
         if is_first:
-            logger.warning("refused: %s, for example %s; said once", REASONS[reason], repr(example)[:_SHOWN_CHARS])
+            logger.warning("refused: %s, for example %s (logged once)", REASONS[reason], repr(example)[:_SHOWN_CHARS])
 
     def take(self) -> dict[str, int]:
         with self._lock:

@@ -25,7 +25,7 @@ Fetch = Callable[[str, float], str]
 
 
 class ScrapeFailed(Exception):
-    """The endpoint gave nothing that could be read: why."""
+    """The endpoint returned nothing readable; says why."""
 
 
 def target(text: str) -> tuple[str, str]:
@@ -38,7 +38,7 @@ def target(text: str) -> tuple[str, str]:
     except ValueError:
         usable = False
     if not usable:
-        raise ValueError(f"{text!r} is no address to scrape; write it like http://127.0.0.1:9100/metrics")
+        raise ValueError(f"{text!r} is not an address that can be scraped; write it like http://127.0.0.1:9100/metrics")
     return name, url
 
 
@@ -55,12 +55,12 @@ def fetch(url: str, timeout_s: float) -> str:
             while chunk := answer.read1(65_536):
                 body += chunk
                 if len(body) > MAX_BODY_BYTES:
-                    raise ScrapeFailed(f"the answer is over {MAX_BODY_BYTES:,} bytes")
+                    raise ScrapeFailed(f"the response is larger than {MAX_BODY_BYTES:,} bytes")
                 if time.monotonic() > deadline:
-                    raise ScrapeFailed(f"no whole answer within {timeout_s:g} s")
+                    raise ScrapeFailed(f"no complete response within {timeout_s:g} s")
             # Counted here, since read1() says nothing, and before Python 3.12.2 `answer.length` does not shrink.
             if announced and len(body) < announced:
-                raise ScrapeFailed(f"the answer ended {announced - len(body):,} bytes early")
+                raise ScrapeFailed(f"the response ended {announced - len(body):,} bytes early")
     except urllib.error.HTTPError as error:
         error.close()
         raise ScrapeFailed(f"HTTP {error.code}") from error
@@ -98,15 +98,15 @@ class Endpoint:
         self._found: dict[str, float] = {}
 
     def scrape(self, timeout_s: float = MAX_TIMEOUT_S) -> None:
-        """A failure is counted, and said when it begins and ends; its seconds are a gap."""
+        """Failures are counted, and logged when they begin and end; the seconds in between are a gap."""
         with self._lock:
             self._hanging_s = HANGING_TIMEOUTS * timeout_s
             self._hanging_from_s = self._now_s() + self._hanging_s
         try:
             exposition = parse(self._fetch(self.url, timeout_s), self._refusals)
             if not exposition.counters and not exposition.gauges:
-                # A page of maintenance; as an answer it would make all counters look new in the next one.
-                raise ScrapeFailed("the answer has no sample in it")
+                # A maintenance page, say; accepting it would make all counters look new in the next scrape.
+                raise ScrapeFailed("the response contains no samples")
         except ScrapeFailed as error:
             with self._lock:
                 self._hanging_from_s = None
@@ -116,7 +116,7 @@ class Endpoint:
         with self._lock:
             self._hanging_from_s = None
             if self._trouble:
-                logger.info("%s can be scraped again (it was: %s)", self.url, self._trouble)
+                logger.info("scraping %s works again (the problem was: %s)", self.url, self._trouble)
                 self._trouble = ""
             for name, value in grown.items():
                 # Two scrapes in one interval: growth adds up, levels do not.
@@ -134,7 +134,7 @@ class Endpoint:
     def _fail(self, why: str) -> None:
         self.failures += 1
         if not self._trouble:
-            logger.warning("cannot scrape %s: %s; trying on, said once", self.url, why)
+            logger.warning("cannot scrape %s: %s; will keep trying (logged once)", self.url, why)
         self._trouble = why
 
     def take(self) -> dict[str, float]:

@@ -45,7 +45,7 @@ class Clock(Protocol):
         ...
 
     def wait(self, seconds: float) -> bool:
-        """True as soon as the agent shall stop."""
+        """True once the agent should stop."""
         ...
 
 
@@ -71,7 +71,7 @@ class Sources:
     endpoints: list[Endpoint] = field(default_factory=list)
 
     def stop_listening(self) -> None:
-        """Whatever has arrived is in the aggregator afterwards."""
+        """Afterwards, everything that has arrived is in the aggregator."""
         if self.listener is not None:
             self.listener.stop()
 
@@ -81,7 +81,7 @@ class Sources:
 
 
 class Agent:
-    """Measures until the clock says stop. A second it could not measure is a gap; none is made up afterwards."""
+    """Measures until the clock says stop. A second that could not be measured is a gap; none is invented later."""
 
     def __init__(self, sources: Sources, *, server: str, every_s: int, clock: Clock) -> None:
         self._sources, self._server, self._every_s, self._clock = sources, server, every_s, clock
@@ -134,19 +134,19 @@ class Agent:
             sender.event(EVENT, id=event.id, time=event.time_ms, values=event.values, props={"server": self._server})
 
     def _say_whether_heard(self, stats: Any) -> None:
-        """Once when all addresses are away, once when one is back."""
+        """Logs once when all addresses are down, and once when one is back."""
         is_heard = not stats.breakers or "closed" in stats.breakers.values()
         if is_heard != self._is_heard:
             self._is_heard = is_heard
             if is_heard:
                 logger.info("%s answers again", ", ".join(stats.breakers))
             else:
-                logger.warning("nobody answers at %s; what is measured waits", ", ".join(stats.breakers))
+                logger.warning("no answer from %s; measurements are kept until there is one", ", ".join(stats.breakers))
 
     def _require_listener(self) -> None:
         listener = self._sources.listener
         if listener is not None and not listener.is_alive:
-            raise RuntimeError("the thread that listens for StatsD has died; the supervisor starts the agent again")
+            raise RuntimeError("the StatsD listener thread died; the supervisor will restart the agent")
 
 
 class _Own:

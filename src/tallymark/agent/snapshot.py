@@ -19,7 +19,7 @@ class MetricsEvent:
 
 
 def merge(sources: Iterable[Mapping[str, float]], refusals: Refusals) -> dict[str, float]:
-    """All values by name; earlier sources win. What cannot be sent is refused and counted, never dropped unseen."""
+    """All values by name; earlier sources win. What cannot be sent is refused and counted, never dropped silently."""
     merged: dict[str, float] = {}
     for source in sources:
         for name, value in source.items():
@@ -37,7 +37,7 @@ def merge(sources: Iterable[Mapping[str, float]], refusals: Refusals) -> dict[st
 
 
 def is_text(name: str) -> bool:
-    """Can it be sent? A name out of the command line or a file system may hold bytes that are not UTF-8."""
+    """True if it can be sent. A name from the command line or a file system may contain bytes that are not UTF-8."""
     if name.isascii():
         return True
     try:

@@ -1,4 +1,4 @@
-"""StatsD without sockets: lines in, one number (timers: four) a metric and interval out."""
+"""StatsD without sockets: lines in; one number (timers: four) per metric and interval out."""
 
 import math
 import threading
@@ -124,7 +124,7 @@ class Aggregator:
         return named
 
     def _refused_name(self, key: bytes, known: object) -> str:
-        """Why a metric cannot be taken in; empty for those that are there already."""
+        """Why a metric cannot be accepted; empty for those already known."""
         assert isinstance(known, dict)
         if key in known:
             return ""
@@ -180,7 +180,7 @@ class Aggregator:
         return ""
 
     def take(self, now_s: float) -> dict[str, float]:
-        """What the interval that ends now was like. Silent counters and timers are absent; gauges keep their value."""
+        """The values of the interval that ends now. Silent counters and timers are absent; gauges keep their value."""
         with self._lock:
             counters, self._counters = self._counters, {}
             timers, self._timers = self._timers, {}
@@ -220,7 +220,7 @@ class Aggregator:
 
 
 def _extras(more: bytes) -> tuple[float, bytes]:
-    """Sample rate and tags. Raises ValueError for what would change the meaning if it were passed over."""
+    """Sample rate and tags. Raises ValueError for anything that would change the meaning if it were ignored."""
     rate, tags = 1.0, b""
     for part in more.split(b"|"):
         mark = part[:1]

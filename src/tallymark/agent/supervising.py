@@ -38,7 +38,7 @@ def heartbeat_file(folder: Path) -> Path:
 
 
 def supervise(settings: AgentSettings, folder: Path, console: Console, *, silent_s: float = SILENT_S) -> int:
-    """Run until somebody asks to stop; the exit code. FolderTaken and CannotListen come before anything starts."""
+    """Runs until asked to stop; returns the exit code. FolderTaken and CannotListen come before anything starts."""
     facts = json.dumps({"folder": str(folder), "agent": dataclasses.asdict(settings)})
     # Silence has to be longer than an interval, however long that is.
     silent_s = max(silent_s, 3.0 * settings.every_s)
@@ -77,7 +77,7 @@ class Watchman:
         children = read_place(self._folder).get("children", {})
         pid, started = children.get(NAME, (0, 0))
         if self._watch.is_silent((pid, started), now_s=now_s) and pid and is_same(pid, started):
-            self._say(f"(pid {pid}) gives no sign of life; killing it")
+            self._say(f"(pid {pid}) is not responding; killing it")
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
 
@@ -92,13 +92,13 @@ def _greet(settings: AgentSettings, folder: Path, console: Console) -> None:
     scraped = f", scraping {', '.join(settings.scrape)}" if settings.scrape else ""
     console.say(
         f"measuring {settings.server} every {settings.every_s} s for {', '.join(settings.urls)}{statsd}{scraped}"
-        f"  (Ctrl-C stops it; its log and what waits are in {folder})"
+        f"  (Ctrl-C stops it; its log and unsent measurements are in {folder})"
     )
     for url in settings.urls:
         transport = HttpTransport(url, timeout_s=PROBE_S)
         try:
             transport.exchange(Request("GET", "/healthz"), timeout_s=PROBE_S)
         except NoAnswer as error:
-            console.say(f"{error}; what is measured waits on this machine until it does")
+            console.say(f"{error}; measurements are kept on this machine until it does")
         finally:
             transport.close()

@@ -1,4 +1,4 @@
-"""How programs reach a Tallymark: the SDK, and under it the HTTP transport that the commands use too."""
+"""How programs talk to Tallymark: the SDK, and beneath it the HTTP transport that the commands use too."""
 
 from typing import TYPE_CHECKING
 

@@ -12,7 +12,7 @@ BALANCES: tuple[Balance, ...] = ("round_robin", "least_pending", "least_time")
 
 SMOOTHING = 0.2
 HALF_LIFE_S = 10.0
-"""an address that was slow is believed to be half as slow after this, so that it is tried again some day"""
+"""after this time a slow address is assumed to be half as slow, so that it gets tried again eventually"""
 
 
 class Health(Enum):
@@ -25,7 +25,7 @@ class Health(Enum):
 
 
 class Address:
-    """One collector: what is under way to it, and what is known of it."""
+    """One collector: what is in flight to it, and what is known about it."""
 
     def __init__(self, url: str, *, min_timeout_s: float, max_timeout_s: float) -> None:
         self.url = url
@@ -39,7 +39,7 @@ class Address:
         self._typical_s, self._measured_at = 0.0, 0.0
 
     def free_at(self) -> float | None:
-        """When it may be sent to, also if that is past; None: not before an answer has come."""
+        """The earliest time to send to it, possibly in the past; None: not before an answer arrives."""
         if self.pending and not self._proven:
             return None
         at = self.breaker.free_at()
@@ -71,7 +71,7 @@ class Address:
         self._held_until = max(self._held_until, until)
 
     def expected_s(self, now: float) -> float:
-        """How long an answer to one more request would take."""
+        """How long the answer to one more request would probably take."""
         faded: float = 0.5 ** ((now - self._measured_at) / HALF_LIFE_S)
         return self._typical_s * faded * (self.pending + 1)
 
@@ -92,7 +92,7 @@ class Addresses:
         return iter(self._all)
 
     def free_at(self) -> float | None:
-        """When the first of them may be sent to, also if that is past; None: not before an answer has come."""
+        """The earliest time to send to any of them, possibly in the past; None: not before an answer arrives."""
         return min((at for address in self._all if (at := address.free_at()) is not None), default=None)
 
     def choose(self, now: float, *, after: Address | None = None) -> Address:

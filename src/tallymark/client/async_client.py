@@ -1,4 +1,4 @@
-"""The client for asyncio: the same core, and what may wait does so in a thread and not in the loop."""
+"""The client for asyncio: the same core; anything that may block runs in a thread, not in the loop."""
 
 import asyncio
 import os
@@ -13,11 +13,11 @@ from tallymark.client.sender_threads import SenderThreads
 from tallymark.client.stats import Stats
 
 LOOK_S = 0.005
-"""how often a call that waits for room looks for it"""
+"""how often a call that waits for room checks again"""
 
 
 class AsyncClient:
-    """Takes what `Client` takes. `count` and `event` return at once while there is room; else they await the policy."""
+    """Takes what `Client` takes. `count` and `event` return at once while there is room, then follow `when_full`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._client = Client(*args, **options)
@@ -78,7 +78,7 @@ class AsyncClient:
         threads.drop(event)
 
     async def _waited(self, threads: SenderThreads, event: bytes, seconds: float) -> bool:
-        """Whether there was room in time. Asking again is cheaper than a thread for each that waits."""
+        """True if there was room in time. Polling is cheaper than a thread for each waiting call."""
         now = asyncio.get_running_loop().time
         end = now() + seconds
         while not threads.closing and (left := end - now()) > 0:
@@ -88,7 +88,7 @@ class AsyncClient:
         return False
 
     def _writer(self) -> Executor:
-        """One thread of our own for files: those of the application are for the application."""
+        """Our own thread for files: the loop's default threads belong to the application."""
         # A forked child has another pid, and no thread.
         if self._executor is None or self._executor_pid != os.getpid():
             self._executor, self._executor_pid = ThreadPoolExecutor(1, "tallymark-files"), os.getpid()

@@ -22,9 +22,9 @@ class Attempt(msgspec.Struct, eq=False):
     resent_ms: int
     """the first try, if the collector may have got these events then"""
     counters: str
-    """for the collector: what became of the events so far"""
+    """for the collector: what has happened to the events so far"""
     abandoned: bool = False
-    """the client is closed, and its events were stored or reported: the outcome is of no interest any more"""
+    """the client is closed and its events were stored or reported, so the outcome no longer matters"""
 
 
 class Report(msgspec.Struct):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 def chance() -> float:
-    """A number in [0, 1). The module `random` would do, for 3 ms of import."""
+    """A number in [0, 1). The module `random` would do, but takes 3 ms to import."""
     return (int.from_bytes(os.urandom(7), "big") >> 3) / (1 << 53)
 
 
@@ -20,7 +20,7 @@ class BackOff:
 
     def longest(self, tries: int) -> float:
         """The upper bound of the pause after so many tries."""
-        # 2**60 pauses are beyond any maximum, and floats stay far from overflow.
+        # 2**60 exceeds any maximum, and floats stay far from overflow.
         return min(self._max_s, self._first_s * 2.0 ** min(tries - 1, 60))
 
     def pause(self, tries: int) -> float:

@@ -1,4 +1,4 @@
-"""Events that travel together, with the memory of how that went so far."""
+"""Events that are sent together, and the history of trying to."""
 
 import msgspec
 
@@ -10,11 +10,11 @@ class Batch(msgspec.Struct, eq=False):
     """In memory, or in a file and not loaded: then `events` is empty and the file knows how many there are."""
 
     number: int
-    """in the order in which the events came; what was found of ended processes has numbers below zero"""
+    """in the order in which events were counted; batches left by earlier processes have negative numbers"""
     events: list[bytes]
     tries: int = 0
     first_try_ms: int = 0
-    """when it was first sent, 0 if it never was or if it surely did not arrive"""
+    """when it was first sent; 0 if it never was, or certainly did not arrive"""
     due: float = 0.0
     last: Address | None = None
     """where it was tried last"""
@@ -24,11 +24,11 @@ class Batch(msgspec.Struct, eq=False):
     tenant: str | None = None
     """whose events these are; None: the server's choice"""
     whole: bool = False
-    """the file has exactly these events, so memory may let go of them"""
+    """the file has exactly these events, so memory can be freed"""
 
     @property
     def came(self) -> int:
-        """The number under which its events came."""
+        """The number of the batch in which its events were counted."""
         return self.part_of if self.part_of >= 0 else self.number
 
     @property

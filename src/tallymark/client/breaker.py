@@ -13,9 +13,9 @@ TRIPPING_SHARE = 0.7
 """more than half: an address that fails every second time still takes as much as the retry budget lets through"""
 TRIPPING_STREAK = 6
 FIRST_REST_S, LONGEST_REST_S = 1.0, 5.0
-"""a probe every few seconds harms nobody, and after an outage it is the probe that is waited for"""
+"""a probe every few seconds does no harm, and after an outage everything waits for that probe"""
 TIMED_OUT_WEIGHT = 2
-"""a time-out costs the whole time, so three of them in a row suffice where six quick failures are needed"""
+"""a timeout costs its full duration, so three in a row are enough where it takes six quick failures"""
 
 
 class Breaker:
@@ -37,7 +37,7 @@ class Breaker:
         self._epoch = 0
 
     def free_at(self) -> float | None:
-        """When it may be asked again, also if that is past; None while a probe is under way."""
+        """When it may be tried again, possibly in the past; None while a probe is in flight."""
         if self.state == "half_open":
             return None
         return self._rested_at if self.state == "open" else 0.0
@@ -72,7 +72,7 @@ class Breaker:
             self._open(now)
 
     def released(self, token: int) -> None:
-        """The request came to nothing that says anything about the address: a probe may be tried again at once."""
+        """The outcome says nothing about the address, so a probe may be repeated at once."""
         if token == self._epoch and self.state == "half_open":
             self._turn("open")
 

@@ -1,4 +1,4 @@
-"""A budget for retries, so that a struggling collector does not get its load twice."""
+"""A retry budget, so that retries do not double the load on a struggling collector."""
 
 
 class RetryBudget:

@@ -28,7 +28,7 @@ class Buffer:
         self._numbers = count()
 
     def add(self, event: bytes, size: int) -> bool:
-        """True if the sender should look: something came after nothing, or a batch is full."""
+        """True if the sender should wake up: the buffer was empty, or a batch is full."""
         news = not self._open
         if self._open_bytes + size > self._batch_bytes and self._open:
             self.cut()
@@ -43,8 +43,8 @@ class Buffer:
         return news
 
     def cut(self) -> None:
-        """Close the open batch; it goes without waiting for more."""
-        # Taken before anything is called: a signal handler that counts may come in between, and cut as well.
+        """Close the open batch, so that it is sent without waiting for more events."""
+        # Swapped out before any call: a signal handler that counts may run in between, and cut as well.
         events, self._open, self._open_bytes = self._open, [], 0
         if events:
             self._full.append(self.new_batch(events))
@@ -56,7 +56,7 @@ class Buffer:
         return next(self._numbers)
 
     def ready_at(self) -> float | None:
-        """When a batch may go, also if that is past; None if there is nothing."""
+        """When the next batch may be sent, possibly in the past; None if the buffer is empty."""
         if self._full:
             return 0.0
         return self._since + self._linger_s if self._open else None

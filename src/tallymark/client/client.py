@@ -27,11 +27,11 @@ from tallymark.client.transport import HttpTransport, Transport, checked_key
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 _clients: "set[Client]" = set()
-"""the open ones, kept alive: a client that nobody refers to any more still has events to send"""
+"""the open ones, kept alive: a client without references may still have events to send"""
 
 
 class Client:
-    """Counts events in a Tallymark.
+    """Counts events in Tallymark.
 
         with Client() as client:
             client.count("view", video="A")
@@ -108,7 +108,7 @@ class Client:
             max_pause_s=max_pause_s,
         )
         if compress == "zstd":
-            compressor(compress)  # says at once that the package is missing
+            compressor(compress)  # fail now if the package is missing
         key = checked_key(key or os.environ.get("TALLYMARK_KEY") or "")
         self._connect = connect or (lambda url: HttpTransport(url, key=key, connect_timeout_s=connect_timeout_s))
         self._clock = clock or SystemClock()
@@ -119,8 +119,8 @@ class Client:
         multiprocessing_exit.run_at_end(_close_all)
 
     def count(self, name: str, /, **props: Scalar) -> str:
-        """Count one `name` with these properties; gives the event's id."""
-        # As in `Ids.next`: a call less, where every tenth of a microsecond is the caller's.
+        """Count one `name` with these properties; returns the event's id."""
+        # Like `Ids.next`, inlined: every tenth of a microsecond here is the caller's.
         id = f"{self._prefix}{self._next_number():x}"
         event = encode_count(name, id, props)
         if not self._put_if_room(event):
@@ -139,7 +139,7 @@ class Client:
         props: Mapping[str, Scalar] | None = None,
         **more: Scalar,
     ) -> str:
-        """One event with all it can have; further keywords are properties, `props` has those named like a parameter."""
+        """An event with everything it can have; other keywords are properties, `props` those named like a parameter."""
         id = self._next_id() if id is None else id
         event = encode_event(name, id, time=time, value=value, values=values, props={**(props or {}), **more})
         if not self._put_if_room(event):
@@ -147,14 +147,14 @@ class Client:
         return id
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Send what was called so far without waiting for company; True when nothing of it is in memory any more.
+        """Send everything counted so far without waiting for full batches; True once none of it is in memory.
 
-        What is in files is not waited for.
+        Does not wait for what is in files.
         """
         return self._sender_threads.flush(timeout)
 
     def close(self, timeout: float | None = 5.0) -> None:
-        """Flush; what is left then goes to files ("spill") or is reported as dropped. Events after it are dropped."""
+        """Flush; what is left goes to files ("spill") or is reported as dropped. Later events are dropped."""
         self._sender_threads.close(timeout)
         _clients.discard(self)
 

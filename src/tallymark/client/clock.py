@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """`now` for durations, `wall_ms` for what others compare with their own clocks."""
+    """`now` for durations, `wall_ms` for times that others compare with their own clocks."""
 
     def now(self) -> float:
         """Seconds since some moment; never goes back."""

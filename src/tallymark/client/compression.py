@@ -1,4 +1,4 @@
-"""Bodies made smaller: zstd where it is there, else gzip."""
+"""Compressed bodies: zstd if it is installed, else gzip."""
 
 import zlib
 from collections.abc import Callable
@@ -9,7 +9,7 @@ Compress = Literal["auto", "gzip", "zstd", "none"]
 CHOICES: tuple[Compress, ...] = ("auto", "gzip", "zstd", "none")
 
 SMALLEST_BYTES = 512
-"""below, what is saved does not pay the work: one packet either way"""
+"""smaller bodies are not worth compressing: they fit in one packet either way"""
 ZSTD_LEVEL, GZIP_LEVEL = 1, 1
 _GZIP_WINDOW = zlib.MAX_WBITS | 16
 
@@ -17,7 +17,7 @@ Compressor = Callable[[bytes], bytes]
 
 
 def compressor(choice: Compress) -> tuple[str, Compressor] | None:
-    """The content encoding and what makes it, for one thread at a time; None for none."""
+    """The content encoding and its function, for one thread at a time; None for no compression."""
     if choice in ("auto", "zstd") and (zstd := _zstd()) is not None:
         return "zstd", zstd
     if choice == "zstd":
@@ -26,7 +26,7 @@ def compressor(choice: Compress) -> tuple[str, Compressor] | None:
 
 
 def _zstd() -> Compressor | None:
-    # By name, because neither module is there on every machine.
+    # By name, because neither module is installed everywhere.
     try:
         made: Compressor = import_module("zstandard").ZstdCompressor(level=ZSTD_LEVEL).compress
         return made

@@ -1,4 +1,4 @@
-"""Answers that come within a time as a whole, not each piece of them."""
+"""Responses with one deadline for the whole, not a timeout for each piece."""
 
 import http.client
 import io
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class DeadlineResponse(http.client.HTTPResponse):
-    """The time-out that the socket has when the answer is asked for is the time for all of it, head and body."""
+    """The socket's timeout at the time of the request is the deadline for the entire response, head and body."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
@@ -19,7 +19,7 @@ class DeadlineResponse(http.client.HTTPResponse):
 
 
 class _Bounded(io.RawIOBase):
-    """The bytes of a socket until a moment; then a TimeoutError, however steadily they drip."""
+    """Reads from a socket until the deadline, then raises TimeoutError, even if bytes keep trickling in."""
 
     def __init__(self, sock: socket.socket, end: float) -> None:
         self._sock, self._end = sock, end

@@ -62,11 +62,11 @@ def encode_event(
     values: Mapping[str, float] | None = None,
     props: Mapping[str, Scalar] | None = None,
 ) -> bytes:
-    """An event as JSON, or TypeError or ValueError with what is wrong with it."""
+    """An event as JSON; raises TypeError or ValueError that says what is wrong."""
     if name not in _known_names:
         check_name(name)
     if not isinstance(id, str):
-        raise TypeError(f"id is {id!r}; it must be a text")
+        raise TypeError(f"id is {id!r}; it must be a string")
     if not 1 <= len(id) <= MAX_ID_CHARS or "\0" in id:
         raise ValueError(f"id has {len(id):,} characters; 1 to {MAX_ID_CHARS} are allowed, and no U+0000")
     return _encoded(
@@ -86,7 +86,7 @@ def id_of(event: bytes) -> str:
 
 
 def body(events: Sequence[bytes], *, resent_ms: int = 0) -> bytes:
-    """A JSON array; with `resent_ms` each event says that it may have been taken at a try that long ago."""
+    """A JSON array; with `resent_ms`, each event says that it may already have arrived, and when it was first sent."""
     if not resent_ms:
         return b"[%b]" % b",".join(events)
     tail = b',"resent":%d}' % resent_ms
@@ -95,7 +95,7 @@ def body(events: Sequence[bytes], *, resent_ms: int = 0) -> bytes:
 
 def check_name(name: object) -> None:
     if not isinstance(name, str):
-        raise TypeError(f"the event's name is {name!r}; it must be a text")
+        raise TypeError(f"the event's name is {name!r}; it must be a string")
     if not NAME.fullmatch(name):
         raise ValueError(f"the event's name is {name[:200]!r}; it must match {NAME_RULE}")
     if len(_known_names) < _MOST_KNOWN_NAMES:
@@ -110,7 +110,7 @@ def plain(props: Mapping[str, Any]) -> Mapping[str, Scalar]:
         kind = type(value)
         if kind is str or (kind is int and -WIDEST_INT <= value <= WIDEST_INT):
             continue
-        # NaN and infinity are the floats that are not 0 when taken from themselves.
+        # NaN and infinity are the floats for which x - x is not 0.
         if kind not in _PLAIN and not (kind is float and value - value == 0.0):
             return {key: _scalar(key, value) for key, value in props.items()}
     return props
@@ -119,7 +119,7 @@ def plain(props: Mapping[str, Any]) -> Mapping[str, Scalar]:
 def _named(what: str, named: Mapping[str, Any]) -> Mapping[str, Any]:
     for key in named:
         if type(key) is not str:
-            raise TypeError(f"a {what} is named {key!r}; names are texts")
+            raise TypeError(f"a {what} is named {key!r}; names must be strings")
     return named
 
 
@@ -134,7 +134,7 @@ def _scalar(key: str, value: object) -> Scalar:
         return int(value)
     if isinstance(value, float):
         return _number(f"property {key!r}", value)
-    raise TypeError(f"property {key!r} is {value!r:.80}; it must be a text, a number, a boolean or None")
+    raise TypeError(f"property {key!r} is {value!r:.80}; it must be a string, a number, a boolean or None")
 
 
 def _number(where: str, value: object) -> float:

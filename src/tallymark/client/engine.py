@@ -31,9 +31,9 @@ from tallymark.client.transport import Answer, NoAnswer, NotConnected, TimedOut
 from tallymark.client.verdict import Verdict, judge
 
 FULL, TAKEN, NEWS = 0, 1, 2
-"""what `offer` says: no room; taken; taken, and the sender should look"""
+"""what `offer` returns: no room; taken; taken, and the sender should wake up"""
 UNLOADED_S = 1.0
-"""a pause after a file that could not be read: too many open files, a disk that is away for a moment"""
+"""how long to wait after a file could not be read: too many open files, or a disk that is briefly unavailable"""
 
 
 class Engine:
@@ -77,7 +77,7 @@ class Engine:
     # Events come in
 
     def offer(self, event: bytes) -> int:
-        """FULL, TAKEN or NEWS; an event for which there is no room is not counted yet."""
+        """FULL, TAKEN or NEWS; an event that does not fit is not counted yet."""
         size, account = len(event), self._account
         if account.held_events >= self._max_events or account.held_bytes + size > self._max_bytes:
             return FULL
@@ -87,7 +87,7 @@ class Engine:
         return NEWS if self._buffer.add(event, size) else TAKEN
 
     def drop(self, event: bytes, reason: str) -> Dropped:
-        """Count an event that was called and is given up."""
+        """Account for an event that was counted and is now given up."""
         self._account.called += 1
         self._account.dropped += 1
         return Dropped(event, id_of(event), reason)
@@ -125,7 +125,7 @@ class Engine:
         return report
 
     def lost(self, batch: Batch, reason: str) -> Report:
-        """What could not be stored, or need not be, is dropped."""
+        """Drop a batch that could not be stored, or need not be."""
         del self._moving[batch.number]
         self._account.release(batch)
         self._account.dropped += batch.count
@@ -136,7 +136,7 @@ class Engine:
     # Batches go out
 
     def next(self) -> Attempt | float | None:
-        """What to send now; else when to ask again at the latest; None: when something has happened."""
+        """What to send now; otherwise when to ask again at the latest, or None: not until something happens."""
         if len(self._attempts) >= self._options.in_flight:
             return None
         now = self._clock.now()
@@ -205,7 +205,7 @@ class Engine:
             self._account.held_bytes += attempt.batch.size
 
     def unreadable(self, attempt: Attempt, reason: str) -> Report:
-        """The file of a batch does not have its events any more."""
+        """A batch's file no longer has its events."""
         self._end(attempt, Health.NEITHER)
         if attempt.abandoned:
             return Report()
@@ -215,7 +215,7 @@ class Engine:
         return Report(dropped=[Dropped(b"", "", reason)] * batch.count)
 
     def unloaded(self, attempt: Attempt) -> Report:
-        """The file of a batch cannot be read just now: it stays where it is, for a later try."""
+        """A batch's file cannot be read right now: it stays where it is, to be tried again later."""
         self._end(attempt, Health.NEITHER)
         if not attempt.abandoned:
             attempt.batch.first_try_ms = attempt.resent_ms
@@ -273,7 +273,7 @@ class Engine:
             self._let_go_of_file(batch, report)
 
     def _split(self, batch: Batch) -> None:
-        """Two halves, to be sent at once: nothing is wrong but the size."""
+        """Two halves, to be sent right away: only the size was wrong."""
         middle = batch.count // 2
         second = Batch(
             self._buffer.new_number(),
@@ -301,18 +301,18 @@ class Engine:
     # The end
 
     def flush(self) -> int:
-        """Let nothing wait for company; gives the number up to which `holds` can be asked."""
+        """Let no batch wait for more events; returns the number to pass to `holds`."""
         self._buffer.cut()
         return self._buffer.new_number()
 
     def holds(self, number: int) -> bool:
-        """Whether anything called before is still in memory without an outcome."""
+        """True if any event counted before then is still in memory without an outcome."""
         return any(batch.came <= number and not batch.whole for batch in self._in_memory())
 
     def abandon(self) -> list[Batch]:
         """Everything that is in memory only, each to end with `stored` or `lost`; answers to come are ignored.
 
-        From now on there is no room for anything.
+        From now on nothing more is taken.
         """
         self._max_events = 0
         self._buffer.cut()

@@ -1,4 +1,4 @@
-"""What can become of an event other than being delivered, as the callbacks `on_refused` and `on_dropped` get it."""
+"""What can happen to an event other than delivery, as the callbacks `on_refused` and `on_dropped` get it."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """An event that was given up on this side.
+    """An event that the client gave up.
 
     `reason`: full, closed, spill_full, spill_failed (its file could not be written or read), damaged (its file does
     not have what was written; then `event` and `id` are empty, one Dropped for each event that the file had).

@@ -1,4 +1,4 @@
-"""A lock on a file that ends with the process that holds it, however that ends."""
+"""A file lock that is released when its process ends, however it ends."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ class FolderLock:
         try:
             _lock(descriptor)
             # Someone who adopted the folder may have deleted the file between the two lines above: then this is a
-            # lock on nothing, which the next one would not see.
+            # lock on nothing, which the next process would not see.
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return cls(path, descriptor)
         except OSError:

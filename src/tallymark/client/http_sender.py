@@ -10,7 +10,7 @@ from tallymark.client.transport import Answer, NoAnswer, Request, Transport
 
 PATH = "/v1/events"
 MAX_ANSWER_BYTES = 4_000_000
-"""far above what a collector says of a batch; more is something else, and not to be held in memory"""
+"""far more than a collector's answer to a batch; anything larger is not one, and must not fill the memory"""
 
 
 class HttpSender:
@@ -33,7 +33,7 @@ class HttpSender:
         except NoAnswer as error:
             return error
         except Exception as error:  # noqa: BLE001
-            # Whatever a transport raises, the events have no outcome and the thread has more to do.
+            # Whatever a transport raises, the outcome is unknown and the thread must go on.
             return NoAnswer(f"no answer from {attempt.address.url}: {error!r}")
 
     def _request(self, attempt: Attempt, events: Sequence[bytes]) -> Request:

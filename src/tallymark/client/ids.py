@@ -5,12 +5,12 @@ from itertools import count
 
 
 def new_instance() -> str:
-    """16 hex digits; by them the collector tells the clients apart."""
+    """16 hex digits by which the collector tells clients apart."""
     return os.urandom(8).hex()
 
 
 class Ids:
-    """64 random bits and a counter: 0.3 us an id, where 128 random bits for each event take a call to the kernel."""
+    """64 random bits and a counter: 0.3 us per id, whereas 128 random bits for each event need a system call."""
 
     def __init__(self, instance: str) -> None:
         self.prefix = f"{instance}-"

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 
 def run_at_end(function: Callable[[], object]) -> None:
-    """In such a process, `function` is called when it ends; in any other, nothing happens."""
-    # Not imported for this: a process that `multiprocessing` made has it.
+    """Calls `function` when such a process ends; does nothing in any other."""
+    # No import: a process that `multiprocessing` made has it already.
     process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
     if process is not None and util is not None and process.parent_process() is not None:
         util.Finalize(None, function, exitpriority=0)

@@ -1,4 +1,4 @@
-"""What a client can be told, checked."""
+"""A client's options, checked."""
 
 import math
 
@@ -12,7 +12,7 @@ from tallymark.events import tenants
 
 POLICIES = ("block", "spill", "drop")
 MAX_S = 86_400.0
-"""a day: a longer wait is a slip of the hand, and some clocks of the system cannot take it"""
+"""a day: a longer wait is a typo, and some system clocks cannot handle it"""
 MAX_IN_FLIGHT = 1_000
 
 
@@ -51,15 +51,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if self.when_full == "spill" and not self.spill_folder:
             raise ValueError("when_full='spill' needs a spill_folder")
         if self.when_full != "spill" and self.spill_folder:
-            raise ValueError(f"spill_folder is of no use with when_full={self.when_full!r}; use when_full='spill'")
+            raise ValueError(f"spill_folder has no effect with when_full={self.when_full!r}; use when_full='spill'")
 
     def _check_urls(self) -> None:
         if not self.urls:
-            raise ValueError("urls is empty; give at least one address, as http://127.0.0.1:8080")
+            raise ValueError("urls is empty; give at least one address, such as http://127.0.0.1:8080")
         for url in self.urls:
             split_url(url)
         if len(set(self.urls)) < len(self.urls):
-            raise ValueError(f"urls has an address twice: {', '.join(self.urls)}")
+            raise ValueError(f"urls contains an address twice: {', '.join(self.urls)}")
 
     def _check_sizes(self) -> None:
         for name in ("batch_events", "batch_bytes", "max_events", "max_bytes", "max_spill_bytes", "in_flight"):
@@ -69,7 +69,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             if value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
         if self.in_flight > MAX_IN_FLIGHT:
-            raise ValueError(f"in_flight is {self.in_flight}; it must be at most {MAX_IN_FLIGHT:,}, each is a thread")
+            raise ValueError(
+                f"in_flight is {self.in_flight}; at most {MAX_IN_FLIGHT:,} are allowed: each takes a thread"
+            )
 
     def _check_seconds(self) -> None:
         for name in _SECONDS:
@@ -98,4 +100,4 @@ def _seconds(name: str, value: object) -> None:
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise ValueError(f"{name} is {value!r}; known are {', '.join(known)}")
+        raise ValueError(f"{name} is {value!r}; choose one of {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Telling the user of events that were not delivered."""
+"""Tells the user about events that were not delivered."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,13 +8,13 @@ from tallymark.client.clock import Clock
 from tallymark.client.errors import Dropped, Refused
 
 QUIET_S = 60.0
-"""a collector that is away for an hour should not fill the log: one line a minute and kind says it as well"""
+"""a collector that is down for an hour should not fill the log: one line a minute per kind is enough"""
 PATIENCE_S = 1.0
-"""what goes well at the next try is not worth a line"""
+"""a failure that the next try fixes is not worth a line"""
 
 
 class Reports:
-    """Calls the user's callbacks; where there is none, says it in the log `tallymark.client`."""
+    """Calls the user's callbacks; without one, writes to the log `tallymark.client`."""
 
     def __init__(
         self,
@@ -37,21 +37,21 @@ class Reports:
             self._say("dropped by the client", events, events[0].reason)
 
     def failed(self, reason: str) -> None:
-        """An attempt that is made again: said when none has gone well for a while."""
+        """An attempt that will be repeated: logged once nothing has succeeded for a while."""
         now = self._clock.now()
         since = self._failing_since
         if since is None:
             self._failing_since = now
         elif now - since >= PATIENCE_S and self._is_time("failed", now):
-            _logger().warning("nothing was delivered for %.0f s; the last attempt: %s", now - since, reason)
+            _logger().warning("nothing has been delivered for %.0f s; last attempt: %s", now - since, reason)
 
     def went_well(self) -> None:
         self._failing_since = None
 
     def surprised(self, error: BaseException) -> None:
-        """An error that has no place in a sending thread; it goes on."""
+        """An unexpected error in a sending thread, which goes on."""
         if self._is_time(f"surprised by {type(error)}", self._clock.now()):
-            _logger().error("an unexpected error while sending; the events are sent again", exc_info=error)
+            _logger().error("unexpected error while sending; the events will be sent again", exc_info=error)
 
     def _call(self, callback: Callable[[list[Any]], object] | None, events: list[Any]) -> bool:
         if callback is None:
@@ -67,7 +67,7 @@ class Reports:
         count = self._unsaid[what] = self._unsaid.get(what, 0) + len(events)
         if self._is_time(what, self._clock.now()):
             self._unsaid[what] = 0
-            _logger().error("%s events were %s, the last because of %s", f"{count:,}", what, why)
+            _logger().error("%s events were %s; last reason: %s", f"{count:,}", what, why)
 
     def _is_time(self, what: str, now: float) -> bool:
         if now - self._said_at.get(what, -math.inf) < QUIET_S:
@@ -77,7 +77,7 @@ class Reports:
 
 
 def _logger() -> Any:
-    # 5 ms of import that a program without failures does not need.
+    # The import takes 5 ms, which a program without failures can do without.
     import logging
 
     return logging.getLogger("tallymark.client")

@@ -19,13 +19,13 @@ from tallymark.client.stats import Stats
 from tallymark.client.transport import Answer, NoAnswer
 
 GOODBYE_S = 1.0
-"""how long `close` waits for threads that have nothing to do any more"""
+"""how long `close` waits for idle threads to end"""
 MAX_WAIT_S = 60.0
-"""whatever the engine says, a thread looks again after this"""
+"""a thread checks again after this time, whatever the engine says"""
 
 
 class SenderThreads:
-    """One process' worth of a client: a fork gets another.
+    """The part of a client that belongs to one process: a fork gets its own.
 
     `_lock` guards the engine. It is held for microseconds: files, sockets and callbacks are touched without it.
     """
@@ -70,7 +70,7 @@ class SenderThreads:
         return offered != FULL
 
     def put_when_full(self, event: bytes) -> None:
-        """The policy for a full buffer: may wait for room or write to the disk."""
+        """Applies `when_full`: may wait for room or write to disk."""
         if self._closing:
             self._drop(event, CLOSED)
         elif self._options.when_full == "drop":
@@ -132,7 +132,7 @@ class SenderThreads:
         except OSError:
             self._lose(batch, SPILL_FAILED)
         except BaseException:
-            # Control-C, say: it is the caller's, but the events must come to an end.
+            # Control-C, say: the caller gets it, but every event still needs an outcome.
             self._lose(batch, SPILL_FAILED)
             raise
         else:
@@ -156,7 +156,7 @@ class SenderThreads:
         return self._wait_for(lambda: not self._engine.holds(number), timeout)
 
     def close(self, timeout: float | None) -> None:
-        """Whoever comes first does it, the others wait for that."""
+        """The first caller does it; the others wait."""
         clean = self._closing or self.flush(timeout)
         with self._lock:
             is_first = not self._closing
@@ -166,7 +166,7 @@ class SenderThreads:
                 self._work.notify_all()
                 self._settled.notify_all()
         if not is_first:
-            # A callback that is called by `close` may itself call it.
+            # A callback called by `close` may call `close` itself.
             if self._closer != threading.get_ident():
                 self._closed.wait(_bearable(timeout))
             return
@@ -202,7 +202,7 @@ class SenderThreads:
             return self._engine.stats(spill_bytes=self._spill.bytes if self._spill is not None else 0)
 
     def forget(self) -> None:
-        """In a forked child: all of this is the parent's."""
+        """In a forked child: everything here belongs to the parent."""
         if self._spill is not None:
             self._spill.forget()
 
@@ -261,7 +261,7 @@ class SenderThreads:
         return None
 
     def step(self, sender: HttpSender) -> Attempt | float | None:
-        """What a thread does once, for who drives the engine without threads: `Engine.next`, and the sending of it."""
+        """One round of a sending thread, for callers without threads: `Engine.next`, then sending it."""
         with self._lock:
             step = self._engine.next()
         if isinstance(step, Attempt):
@@ -288,7 +288,7 @@ class SenderThreads:
                 try:
                     report = self._engine.answered(attempt, outcome)
                 except Exception as error:  # noqa: BLE001
-                    # An answer that cannot even be judged is none.
+                    # An answer that cannot be interpreted counts as none.
                     surprise = error
                     report = self._engine.failed(attempt, NoAnswer(f"no answer from {attempt.address.url}: {error!r}"))
             self._work.notify()
@@ -304,7 +304,7 @@ class SenderThreads:
         self._do(report)
 
     def _events_of(self, attempt: Attempt) -> list[bytes] | None:
-        """From memory or from the file; None if that cannot be."""
+        """From memory or from the file; None if neither works."""
         file = attempt.batch.file
         if not attempt.batch.parked or file is None:
             return attempt.batch.events
@@ -322,7 +322,7 @@ class SenderThreads:
             self._do(report)
             return None
         except Exception as error:  # noqa: BLE001
-            # The events are still there, and the trouble may pass.
+            # The events are still there, and the problem may go away.
             with self._lock:
                 self._engine.unloaded(attempt)
                 self._work.notify()
@@ -342,5 +342,5 @@ class SenderThreads:
 
 
 def _bearable(timeout: float | None) -> float | None:
-    """Locks cannot wait for ever in seconds, only without a time-out."""
+    """A lock cannot wait for `inf` seconds, only without a timeout."""
     return None if timeout is None or math.isinf(timeout) else min(timeout, threading.TIMEOUT_MAX)

@@ -27,7 +27,7 @@ from tallymark.events.tenants import NAME_RULE
 # Clients that know no tenants leave a file with one alone, instead of sending it as somebody else's.
 _NAME = re.compile(rf"(\d{{16}})-(\d+)-(\d+)(?:-({NAME_RULE}))?\.batch")
 _LOCK = re.compile(r"\d+-[0-9a-f]{16}\.lock")
-"""what else is in the folder is not ours, whatever its name ends with"""
+"""anything else in the folder is not ours, whatever its suffix"""
 _HEAD = b"tallymark-spill-1"
 
 
@@ -36,7 +36,7 @@ class SpillFull(Exception):
 
 
 class SpillDamaged(Exception):
-    """The file does not have what was written."""
+    """The file is not what was written."""
 
 
 class SpillFile(msgspec.Struct, eq=False):
@@ -48,7 +48,7 @@ class SpillFile(msgspec.Struct, eq=False):
     size: int
     tried_ms: int = 0
     parts: int = 1
-    """batches in memory that have their events from here: at 0 the file may go"""
+    """batches in memory whose events came from here; at 0 the file can be removed"""
     tenant: str | None = None
 
     @property
@@ -58,7 +58,7 @@ class SpillFile(msgspec.Struct, eq=False):
 
 
 class Spill:
-    """One process' part of a spill folder, and what ended processes left in it."""
+    """This process's part of a spill folder, and what earlier processes left in it."""
 
     def __init__(self, folder: Path, *, max_bytes: int, instance: str, adopt: bool = True) -> None:
         self._folder, self._max_bytes = folder, max_bytes
@@ -67,7 +67,7 @@ class Spill:
         self._own_lock: FolderLock | None = None
         self._adopted_locks: dict[Path, FolderLock] = {}
         self._left: dict[Path, int] = {}
-        """files not yet removed, a folder"""
+        """folder -> files not yet removed"""
         self.bytes = 0
         self.adopted: list[SpillFile] = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ class Spill:
         with self._guard:
             if self.bytes + file.size > self._max_bytes:
                 raise SpillFull(
-                    f"{file.size:,} bytes more than the {self.bytes:,} in {self._folder} exceed "
+                    f"{file.size:,} bytes on top of the {self.bytes:,} in {self._folder} would exceed "
                     f"max_spill_bytes = {self._max_bytes:,}"
                 )
             if self._own_lock is None:
@@ -105,19 +105,19 @@ class Spill:
         head, _, lines = file.path.read_bytes().partition(b"\n")
         events = lines.split(b"\n")
         if head != b"%b %d %08x" % (_HEAD, file.events, zlib.crc32(lines)) or len(events) != file.events:
-            raise SpillDamaged(f"{file.path} does not have what was written")
+            raise SpillDamaged(f"{file.path} is damaged: its checksum or number of events does not match")
         return events
 
     def mark_tried(self, file: SpillFile, tried_ms: int) -> None:
-        """Before the first try, so that after a crash the next process knows that there may have been one."""
+        """Call before the first try, so that after a crash the next process knows there may have been one."""
         if not file.tried_ms:
-            # In this order: a file that could not be renamed still has the name that it is known by.
+            # In this order: if renaming fails, the file still has the name we know it by.
             file.path.rename(msgspec.structs.replace(file, tried_ms=tried_ms).path)
             file.tried_ms = tried_ms
             _sync_folder(file.folder)
 
     def set_aside(self, file: SpillFile) -> None:
-        """Keep a damaged file for a person to look at, where no client finds it."""
+        """Keep a damaged file for someone to look at, where no client finds it."""
         with suppress(OSError):
             aside = self._folder / "damaged"
             aside.mkdir(exist_ok=True)
@@ -130,7 +130,7 @@ class Spill:
         self._account(file, -1)
 
     def close(self) -> None:
-        """Let go of what is left, for the next process to adopt."""
+        """Release what is left, for the next process to adopt."""
         with self._guard:
             locks = [*self._adopted_locks.values(), *([self._own_lock] if self._own_lock else [])]
             for lock in locks:
@@ -181,8 +181,8 @@ class Spill:
         self._folder.mkdir(parents=True, exist_ok=True)
         lock = FolderLock.acquire(self._own.with_name(self._own.name + ".lock"))
         if lock is None:
-            # An adopter took the lock in the moment between its making and its locking. It is of no use to it.
-            raise OSError(f"{self._own} is held by another process; it is free at the next try")
+            # Another process adopted the lock file between its creation and its locking, and will release it.
+            raise OSError(f"{self._own} is locked by another process; try again")
         self._own.mkdir(exist_ok=True)
         return lock
 
@@ -195,7 +195,7 @@ class Spill:
 
     def _let_go(self, lock: FolderLock) -> None:
         folder = lock.path.with_suffix("")
-        # A folder in which something is left stays; what is half written is of no use to anyone.
+        # A folder that is not empty stays; half-written files are useless.
         with suppress(OSError):
             for each in folder.glob("*.tmp"):
                 each.unlink()
@@ -221,7 +221,7 @@ def _age(lock: Path) -> tuple[float, str]:
 def _batches(folder: Path) -> list[SpillFile]:
     found = []
     for path in _names(folder):
-        # One that is gone between the two lines below went to whoever took it away, and is not here any more.
+        # A file that disappears between the two lines below was taken by someone else.
         with suppress(FileNotFoundError):
             if match := _NAME.fullmatch(path.name):
                 number, events, tried_ms = map(int, match.group(1, 2, 3))
@@ -232,7 +232,7 @@ def _batches(folder: Path) -> list[SpillFile]:
 def _say_skipped(path: Path, error: OSError) -> None:
     import logging
 
-    logging.getLogger("tallymark.client").warning("%s is left alone: %s", path, error)
+    logging.getLogger("tallymark.client").warning("skipping %s: %s", path, error)
 
 
 def _write_durably(path: Path, content: bytes) -> None:

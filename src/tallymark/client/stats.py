@@ -11,9 +11,9 @@ class Stats:
     """At every moment `called + adopted == delivered + refused + dropped + queued + in_flight + spilled`."""
 
     called: int
-    """events that were counted; calls with wrong arguments are none"""
+    """events that were counted; calls with wrong arguments are not"""
     adopted: int
-    """events found in the spill folder of an ended process"""
+    """events found in the spill folder, left by an earlier process"""
     queued: int
     """in memory, waiting for their first or next try"""
     in_flight: int
@@ -27,7 +27,7 @@ class Stats:
     requests: int
     breakers: Mapping[str, State]
     timeout_s: Mapping[str, float]
-    """how long an answer is waited for at present"""
+    """how long the client currently waits for an answer"""
     spill_bytes: int
     held_bytes: int
     """of events in memory, queued and in flight, as JSON; Python adds some 40 bytes to each"""

@@ -3,7 +3,7 @@
 from collections import deque
 
 FIRST_S = 0.5
-"""before anything is known: long for an answer on a local network, short for a caller of an address that hangs"""
+"""before anything is known: plenty on a local network, yet not too long when an address hangs"""
 REMEMBERED = 200
 MARGIN = 3.0
 

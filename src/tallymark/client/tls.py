@@ -4,7 +4,7 @@ import http.client
 import ssl
 
 HANDSHAKE_S = 5.0
-"""two round trips and some arithmetic; whether a server is there at all, TCP has told before"""
+"""two round trips and some arithmetic; TCP has already shown that the server is there"""
 
 
 class TlsConnection(http.client.HTTPSConnection):

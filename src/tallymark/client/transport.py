@@ -1,4 +1,4 @@
-"""One HTTP exchange with a Tallymark: the seam under the client and the commands."""
+"""One HTTP exchange with a Tallymark server: the seam below the client and the commands."""
 
 import select
 import time
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BadUrl(ValueError):
-    """An address that cannot be one of a Tallymark."""
+    """Not a possible address of a Tallymark server."""
 
 
 class NoAnswer(Exception):
@@ -29,22 +29,22 @@ class NoAnswer(Exception):
 
 
 class NotConnected(NoAnswer):
-    """No connection came about, so surely nothing was done."""
+    """No connection was made, so certainly nothing was done."""
 
 
 class TimedOut(NoAnswer):
-    """It was sent, or part of it, and the time is over."""
+    """All or part of it was sent, and the time ran out."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is asked. `path` begins with a slash and holds the query string."""
+    """A request. `path` begins with a slash and includes the query string."""
 
     method: str
     path: str
     body: bytes | None = None
     headers: Mapping[str, str] = {}
     max_answer_bytes: int | None = None
-    """a body above is no answer; None: whatever comes"""
+    """a larger body counts as no answer; None: no limit"""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """Whatever can carry a request: HTTP here, a script of failures in tests."""
+    """Anything that can carry a request: HTTP here, scripted failures in tests."""
 
     def exchange(self, request: Request, *, timeout_s: float | None = None) -> Answer:
         """The answer of any status; raises NoAnswer if none came."""
@@ -137,7 +137,7 @@ class HttpTransport:
         self._connection.sock.settimeout(timeout_s)
         headers = {**self._headers, **request.headers}
         self._connection.request(request.method, self._prefix + request.path, body=request.body, headers=headers)
-        # The time that is left is for all of the answer: see DeadlineResponse.
+        # The time left is for the whole answer: see DeadlineResponse.
         self._connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
         response = self._connection.getresponse()
         body = self._body(response, request.max_answer_bytes)
@@ -152,7 +152,9 @@ class HttpTransport:
         if response.length is None and len(body) <= max_bytes:
             return body
         self.close()
-        raise NoAnswer(f"no answer from {self.url}: more than {max_bytes:,} bytes, which no Tallymark says")
+        raise NoAnswer(
+            f"no answer from {self.url}: response larger than {max_bytes:,} bytes; is this really a Tallymark server?"
+        )
 
     def _connect(self, timeout_s: float) -> None:
         self._connection.timeout = min(timeout_s, self._connect_timeout_s or timeout_s)
@@ -163,7 +165,7 @@ class HttpTransport:
             raise NotConnected(f"no answer from {self.url}: {_reason(error, connecting=True)}") from error
 
     def _drop_if_stale(self) -> None:
-        """Most closings of an idle connection can be seen before it is used again: it has something to read."""
+        """Most closed idle connections can be recognised before they are used again: there is something to read."""
         if self._connection.sock is not None and _is_readable(self._connection.sock):
             self.close()
 
@@ -183,7 +185,7 @@ def split_url(url: str) -> tuple[SplitResult, int | None]:
     except ValueError:
         raise BadUrl(f"{url} has no usable port; use the form http://127.0.0.1:8080") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadUrl(f"{url} is no address of a Tallymark; use the form http://127.0.0.1:8080")
+        raise BadUrl(f"{url} is not the address of a Tallymark server; use the form http://127.0.0.1:8080")
     return parts, port
 
 
@@ -207,14 +209,14 @@ def _connection(parts: SplitResult, port: int | None) -> "http.client.HTTPConnec
 
 
 def checked_key(key: str) -> str:
-    """A key that can stand in a header; raises ValueError, which does not show it."""
+    """The key, if a header can hold it; the ValueError otherwise does not reveal it."""
     if not key.isprintable() or any(ord(letter) > 255 for letter in key):
-        raise ValueError("key has a character that cannot stand in a header, a line break perhaps; use printable ASCII")
+        raise ValueError("key contains a character that a header cannot hold (a line break?); use printable ASCII")
     return key
 
 
 def _seconds_until(date: str, now: str | None) -> float | None:
-    """From the sender's own `now` if it is known: then it does not matter whether our clocks agree."""
+    """Relative to the sender's own `now` if known, so that our clocks need not agree."""
     from email.utils import parsedate_to_datetime
 
     try:

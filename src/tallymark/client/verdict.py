@@ -9,11 +9,11 @@ from tallymark.client.errors import TOO_LARGE
 from tallymark.client.transport import Answer
 
 MAX_RETRY_AFTER_S = 300.0
-"""a collector that asks for more is asked again after this: an hour typed as a day should not silence a client"""
+"""a longer Retry-After is cut to this: an hour mistyped as a day should not silence a client"""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Indices not named are delivered."""
+    """Events whose index is not named were delivered."""
 
     health: Health
     again: Sequence[int] = ()
@@ -23,7 +23,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """too large as a whole: to be sent in halves"""
     retry_after_s: float = 0.0
     untouched: bool = False
-    """it is sure that nothing was taken"""
+    """certainly nothing was taken"""
 
 
 class _Error(msgspec.Struct):
@@ -44,7 +44,7 @@ class _Problem(msgspec.Struct):
 
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""what decoding a body of anyone can raise; the last one for a thousand brackets"""
+"""what decoding an arbitrary body can raise; the last for a thousand nested brackets"""
 
 _told = msgspec.json.Decoder(_Told)
 _problem = msgspec.json.Decoder(_Problem)
@@ -89,7 +89,7 @@ def judge(answer: Answer, count: int) -> Verdict:
 
 
 def _accounted(body: bytes, count: int) -> _Told | None:
-    """What was told, if it is about every event of the batch exactly once."""
+    """The answer, if it covers every event of the batch exactly once."""
     try:
         told = _told.decode(body)
     except _UNREADABLE:

@@ -19,12 +19,12 @@ ASK_TIMEOUT_S = 60.0
 
 
 class CannotCheck(Exception):
-    """The service did not answer the questions a check needs."""
+    """The service did not answer a question that the check needs."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One number that is not what it must be."""
+    """One wrong number."""
 
     where: str
     what: str
@@ -43,7 +43,7 @@ def await_applied(transport: Transport, plan: Plan, *, since_ms: int, deadline_s
             if answer.status == 200 and through is not None and through > since_ms:
                 return True
         except NoAnswer:
-            pass  # it may be on its way up again
+            pass  # it may be restarting
         if time.monotonic() > end:
             return False
         time.sleep(0.1)
@@ -142,17 +142,17 @@ def _ask(transport: Transport, plan: Plan, question: str, parameters: dict[str, 
     body = answer.json()
     if answer.status != 200 or not isinstance(body, dict):
         detail = body.get("detail", "") if isinstance(body, dict) else answer.body[:200].decode(errors="replace")
-        raise CannotCheck(f"GET {path} was answered {answer.status} {detail}")
+        raise CannotCheck(f"GET {path} returned {answer.status} {detail}")
     return body
 
 
 def _path(plan: Plan, question: str, parameters: dict[str, Any]) -> str:
-    """Past the cache: what is compared to the unit must not be from before the last event."""
+    """Bypasses the cache: an exact comparison needs an answer from after the last event."""
     return f"/v1/meters/{plan.meter}/{question}?{urlencode({**parameters, 'consistency': 'fresh'})}"
 
 
 def to_ms(moment: object) -> int | None:
-    """A moment of an answer, RFC 3339 or epoch milliseconds, as the latter."""
+    """A time from an answer, RFC 3339 or epoch milliseconds, as epoch milliseconds."""
     if isinstance(moment, int | float):
         return int(moment)
     if not isinstance(moment, str):

@@ -38,7 +38,7 @@ SERVERS = ("web-1", "web-2", "web-3", "web-4")
 
 
 class Audience:
-    """Draws events; the popularity of videos drifts, so that the top list lives."""
+    """Draws random events; the popularity of videos drifts, so that the top list keeps changing."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = random.Random(seed)
@@ -67,7 +67,7 @@ class Audience:
 
 
 def deliver(transport: Transport, request: Request, stop: threading.Event) -> None:
-    """Until it is answered for good: the same bytes, hence the same ids."""
+    """Retries until there is a final answer, always with the same bytes and so the same ids."""
     while not stop.is_set():
         try:
             answer = transport.exchange(request, timeout_s=10.0)

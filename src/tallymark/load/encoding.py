@@ -10,7 +10,7 @@ METRIC_BYTES = 12
 
 
 class Encoder:
-    """One %-format over a whole batch: about 0.6 us an event against 3 us for a JSON library and objects."""
+    """One %-format over a whole batch: about 0.6 us per event; objects and a JSON library take 3."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

@@ -14,7 +14,7 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 @dataclass(slots=True)
 class Tally:
-    """What a meter computes of some values."""
+    """What a meter computes from some values."""
 
     count: int = 0
     sum: int = 0

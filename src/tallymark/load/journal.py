@@ -15,11 +15,11 @@ Range = tuple[int, int]
 
 
 class JournalError(Exception):
-    """A file that is no journal of a load."""
+    """A file that is not the journal of a load."""
 
 
 class Journal:
-    """Appends one line an outcome. One write a line: a killed process leaves at most its last line incomplete."""
+    """Appends one line per outcome, each in one write: a killed process leaves at most its last line incomplete."""
 
     def __init__(self, path: Path, plan: Plan) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ class Journal:
         os.close(self._fd)
 
     def sending(self, start: int, end: int) -> None:
-        """Before the first try: from here to its answer the outcome is unknown."""
+        """Call before the first try; until the answer arrives, the outcome is unknown."""
         self._write({"sending": (start, end)})
 
     def acknowledged(self, sends: Iterable[int]) -> None:
@@ -69,7 +69,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(path: Path) -> Outcomes:
-    """The outcomes in the journal; an incomplete last line was never the word of anybody and is left out."""
+    """The outcomes in the journal; an incomplete last line is ignored: nobody relied on it."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -79,7 +79,7 @@ def read(path: Path) -> Outcomes:
         entries = [msgspec.json.decode(line, type=_Line) for line in lines]
         outcomes = Outcomes(msgspec.convert(entries[0].plan, Plan))
     except (IndexError, msgspec.MsgspecError) as error:
-        raise JournalError(f"{path} is no journal of a load: {error}") from error
+        raise JournalError(f"{path} is not the journal of a load: {error}") from error
     unknown = np.zeros(outcomes.plan.sends, dtype=np.bool_)
     for entry in entries:
         outcomes.acknowledged.extend(entry.acknowledged)

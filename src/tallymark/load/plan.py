@@ -84,7 +84,7 @@ class Plan:
         return (sends > 0) & (self._uniform(_IS_COPY, sends) < self.duplicates)
 
     def ids(self, sources: Indices) -> Indices:
-        """Unlike each other by construction: the mixing below is a bijection."""
+        """Distinct by construction: the mixing below is a bijection."""
         return self._random(_ID, sources)
 
     def times(self, sources: Indices) -> Integers:
@@ -100,7 +100,7 @@ class Plan:
         return times
 
     def key_indices(self, sources: Indices) -> Integers:
-        """Zipf, or with servers each in turn."""
+        """Zipf-distributed; with servers, each in turn."""
         if self.servers:
             return (sources % np.uint64(self.servers)).astype(np.int64)
         return np.searchsorted(self._popularity, self._uniform(_KEY, sources), side="right")

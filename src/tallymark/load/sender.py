@@ -31,16 +31,16 @@ class Report:
     reasons: dict[str, int] = field(default_factory=dict)
     """of refusals and of retries"""
     latencies_s: list[float] = field(default_factory=list)
-    """per request, from the moment it was due, so that waiting for a slow server is not left out"""
+    """per request, from the moment it was due, so that time spent waiting for a slow server counts"""
     behind_s: float = 0.0
-    """the longest that a request was begun after it was due"""
+    """the longest delay between the moment a request was due and its start"""
     seconds: float = 0.0
     cpu_s: float = 0.0
     last_acknowledged_ms: int = 0
 
 
 class Sender:
-    """`Sender(…).run()` returns when every send is acknowledged or refused, or the patience is over."""
+    """`Sender(…).run()` returns when every send is acknowledged or refused, or `patience_s` is over."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Sender:
         return answer.retry_after_s, "taken in part", self._settle(answer, sends)
 
     def _settle(self, answer: Answer, sends: Sequence[int]) -> Sequence[int]:
-        """Note what the answer decides; returns the sends that it asks for again."""
+        """Records what the answer settles; returns the sends that must be sent again."""
         told = answer.json()
         if answer.status not in (200, 202, 422) or not isinstance(told, dict) or "accepted" not in told:
             self._note([], {f"HTTP {answer.status}": sends})

@@ -34,7 +34,7 @@ def taken():
         (["--every", "1.5s"], "write 1s, 10s or 1m"),
         (["--every", "61m"], "at most 60m"),
         (["--statsd", "8125"], "'8125' is not of the form HOST:PORT"),
-        (["--scrape", "localhost:9100"], "'localhost:9100' is no address to scrape"),
+        (["--scrape", "localhost:9100"], "'localhost:9100' is not an address that can be scraped"),
         (["--url", "ftp://collector"], "ftp://collector"),
         (["--url", "http://a,http://a"], "twice"),
         (["--server", "x" * 129], "129 characters"),

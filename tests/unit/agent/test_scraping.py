@@ -56,8 +56,8 @@ def test_a_failing_endpoint_is_counted_every_time_and_said_once(refusals, caplog
     assert endpoint.take()["requests_total"] == 4  # what it counted meanwhile is not lost
     told = [record.getMessage() for record in caplog.records]
     assert told == [
-        "cannot scrape http://x/metrics: connection refused; trying on, said once",
-        "http://x/metrics can be scraped again (it was: connection refused)",
+        "cannot scrape http://x/metrics: connection refused; will keep trying (logged once)",
+        "scraping http://x/metrics works again (the problem was: connection refused)",
     ]
     endpoint.scrape()
     assert len(caplog.records) == 3
@@ -97,8 +97,8 @@ def test_a_scrape_that_does_not_end_is_counted_and_said_once(refusals, caplog):
     assert endpoint.take() == {"temperature": 20}
     assert endpoint.failures == 1
     assert [record.getMessage() for record in caplog.records] == [
-        "cannot scrape http://x/metrics: its answer does not end; trying on, said once",
-        "http://x/metrics can be scraped again (it was: its answer does not end)",
+        "cannot scrape http://x/metrics: its answer does not end; will keep trying (logged once)",
+        "scraping http://x/metrics works again (the problem was: its answer does not end)",
     ]
 
 
@@ -120,7 +120,7 @@ def test_a_named_endpoint_has_its_name_before_its_metrics(refusals):
 
 @pytest.mark.parametrize("text", ["", "x", "ftp://x/", "http://", "a b=http://x/", "http://x:99999/", "=http://x/"])
 def test_no_endpoints(text):
-    with pytest.raises(ValueError, match="no address to scrape"):
+    with pytest.raises(ValueError, match="is not an address that can be scraped"):
         target(text)
 
 
@@ -164,7 +164,7 @@ def test_what_an_endpoint_does_wrong_is_said(serve, monkeypatch):
     with pytest.raises(ScrapeFailed, match="refused"):
         fetch("http://127.0.0.1:9/metrics", 5)
     monkeypatch.setattr(scraping, "MAX_BODY_BYTES", 10)
-    with pytest.raises(ScrapeFailed, match="over 10 bytes"):
+    with pytest.raises(ScrapeFailed, match="larger than 10 bytes"):
         fetch(serve(b"x" * 11), 5)
 
 

@@ -135,7 +135,7 @@ def test_a_reason_is_said_once_with_an_example(refusals, caplog):
     for number in range(3):
         refusals.count("malformed", f"line {number}")
     assert [record.getMessage() for record in caplog.records] == [
-        "refused: not a line of StatsD or Prometheus, for example 'line 0'; said once"
+        "refused: not a line of StatsD or Prometheus, for example 'line 0' (logged once)"
     ]
 
 
@@ -146,7 +146,7 @@ def test_that_nobody_answers_is_said_once_and_so_is_the_end_of_it(measure, sent,
     clock.before_wait = lambda number: sent.breakers.update({"http://x": states.get(number, sent.breakers["http://x"])})
     measure()
     assert [record.getMessage() for record in caplog.records] == [
-        "nobody answers at http://x; what is measured waits",
+        "no answer from http://x; measurements are kept until there is one",
         "http://x answers again",
     ]
     assert len(sent.events) == 6
@@ -160,5 +160,5 @@ def test_a_dead_listener_ends_the_process_loudly(measure, sources):
             return 0
 
     sources.listener = Dead()
-    with pytest.raises(RuntimeError, match="StatsD has died"):
+    with pytest.raises(RuntimeError, match="StatsD listener thread died"):
         measure()

@@ -183,7 +183,7 @@ def test_a_wrong_call_is_not_counted(clock):
     client = DrivenClient(ScriptedTransport(), clock)
     with pytest.raises(ValueError, match="must match"):
         client.count("9lives")
-    with pytest.raises(TypeError, match="text, a number"):
+    with pytest.raises(TypeError, match="string, a number"):
         client.count("view", video=object())
     assert client.stats().called == 0
 
@@ -201,11 +201,11 @@ def test_a_callback_that_fails_stops_nothing(clock, caplog):
     ("wrong", "says"),
     [
         ({"urls": []}, "urls is empty"),
-        ({"urls": "ftp://x"}, "no address"),
+        ({"urls": "ftp://x"}, "not the address"),
         ({"urls": ["http://a", "http://a"]}, "twice"),
         ({"when_full": "explode"}, "block, spill, drop"),
         ({"when_full": "spill"}, "needs a spill_folder"),
-        ({"spill_folder": "/tmp/x"}, "of no use"),
+        ({"spill_folder": "/tmp/x"}, "has no effect"),
         ({"balance": "luck"}, "round_robin"),
         ({"compress": "rar"}, "gzip"),
         ({"batch_events": 0}, "at least 1"),

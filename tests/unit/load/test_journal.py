@@ -50,7 +50,7 @@ def test_what_is_no_journal_is_refused(tmp_path: Path):
         read(tmp_path / "none")
     for content in (b"", b"hello\n", b'{"sending": [0, 1]}\n', b'{"plan": {"seed": 1}}\n'):
         (tmp_path / "j").write_bytes(content)
-        with pytest.raises(JournalError, match="no journal"):
+        with pytest.raises(JournalError, match="not the journal of a load"):
             read(tmp_path / "j")
 
 
