@@ -1,5 +1,6 @@
 """Refused events come from the log into the dead letters once, whatever happens on the way."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +62,18 @@ def test_each_letter_comes_once(store: SqliteStore, writer: LocalLogWriter, stre
     take_in_all(store, stream)
     assert [found.at_ms for _, found in store.dead_letters.newest()] == [3, 2, 1, 0]
     assert store.dead_letters.counts(tenant=None) == {("collector", "bad_time"): 4}
+
+
+def test_each_letter_belongs_to_the_tenant_it_was_refused_for(
+    store: SqliteStore, writer: LocalLogWriter, stream: Stream
+) -> None:
+    refuse(writer, dataclasses.replace(letter(0), tenant="acme"))
+    # As the version before tenants wrote it.
+    older = {name: value for name, value in dataclasses.asdict(letter(1)).items() if name != "tenant"}
+    writer.append([Outgoing(0, msgspec.msgpack.encode([older]), 1)])
+    take_in_all(store, stream)
+    assert [(found.at_ms, found.tenant) for _, found in store.dead_letters.newest()] == [(1, "main"), (0, "acme")]
+    assert store.dead_letters.counts(tenant="acme") == {("collector", "bad_time"): 1}
 
 
 def test_it_says_whether_more_waits(
