@@ -55,15 +55,16 @@ def test_the_terms_of_the_first_version_keep_their_places():
 def test_a_table_of_the_first_version_is_read_and_added_to(before, more):
     with sqlite3.connect(":memory:") as connection:
         connection.execute(
-            "CREATE TABLE ledger (partition INTEGER PRIMARY KEY, accepted INTEGER NOT NULL, counted INTEGER NOT NULL,"
+            "CREATE TABLE ledger (tenant TEXT, partition INTEGER, accepted INTEGER NOT NULL, counted INTEGER NOT NULL,"
             " duplicate INTEGER NOT NULL, dead INTEGER NOT NULL, aside INTEGER NOT NULL, unmatched INTEGER NOT NULL,"
-            " late INTEGER NOT NULL)"
+            " late INTEGER NOT NULL, PRIMARY KEY (tenant, partition))"
         )
-        connection.execute("INSERT INTO ledger VALUES (3, ?, ?, ?, ?, ?, ?, ?)", before.numbers[: len(ON_DISK)])
+        connection.execute("INSERT INTO ledger VALUES ('main', 3, ?, ?, ?, ?, ?, ?, ?)", before.numbers[: len(ON_DISK)])
         assert sqlite_ledger.read_ledgers(connection) == {3: before}
-        sqlite_ledger.add_to_ledger(connection, 3, more)
-        sqlite_ledger.add_to_ledger(connection, 4, more)
-        assert sqlite_ledger.read_ledgers(connection) == {3: before + more, 4: more}
+        sqlite_ledger.add_to_ledger(connection, 3, {"main": more})
+        sqlite_ledger.add_to_ledger(connection, 4, {"main": more, "acme": before})
+        assert sqlite_ledger.read_ledgers(connection) == {3: before + more, 4: more + before}
+        assert sqlite_ledger.read_tenant_ledgers(connection) == {"main": before + more + more, "acme": before}
     connection.close()
 
 
@@ -72,7 +73,8 @@ def test_a_new_table_has_a_column_a_term():
         connection.execute(sqlite_ledger.TABLE)
         columns = connection.execute("SELECT name, type, \"notnull\", pk FROM pragma_table_info('ledger')").fetchall()
     connection.close()
-    assert columns == [("partition", "INTEGER", 0, 1), *((name, "INTEGER", 1, 0) for name in NAMES)]
+    keys = [("tenant", "TEXT", 1, 1), ("partition", "INTEGER", 1, 2)]
+    assert columns == [*keys, *((name, "INTEGER", 1, 0) for name in NAMES)]
 
 
 def test_a_cell_of_the_first_version_is_read():
@@ -82,7 +84,7 @@ def test_a_cell_of_the_first_version_is_read():
     assert Ledger.of(standing.ledger) == Ledger(
         accepted=70, counted=60, duplicate=5, dead=2, aside=1, unmatched=2, late=9
     )
-    assert msgspec.msgpack.encode(Standing(42, Ledger.of(standing.ledger).numbers[: len(ON_DISK)])) == written
+    assert standing.by_tenant() == {"main": Ledger.of(standing.ledger)}
 
 
 def test_a_ledger_from_before_a_term_existed_has_none_of_it():
