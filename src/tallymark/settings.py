@@ -328,7 +328,7 @@ def _convert(key: str, value: Any, current: Any, origin: str) -> Any:
             raise ValueError
         return value
     except (ValueError, TypeError, OverflowError):
-        raise SettingsError(f"{key} = {value!r} ({origin}) is not {_spoken(wanted)}") from None
+        raise SettingsError(f"{key} = {value!r} ({origin}) is not {_type_name(wanted)}") from None
 
 
 def _words(value: Any) -> list[str]:
@@ -348,7 +348,7 @@ def _number(value: Any, wanted: type) -> int | float:
     return number
 
 
-def _spoken(kind: type) -> str:
+def _type_name(kind: type) -> str:
     return {int: "a whole number", float: "a number", str: "a text", list: "a list"}[cast(Any, kind)]
 
 

@@ -11,12 +11,12 @@ import msgspec
 
 from tallymark import log as logs
 from tallymark import store as stores
-from tallymark.collector.dead import burials
+from tallymark.collector.dead_letters import dead_records
 from tallymark.events import columns, frame
 from tallymark.events.bodies import Delivery
 from tallymark.events.clocks import Clocks
 from tallymark.events.validation import Accepted, validate
-from tallymark.keeper.letters import take_in_letters
+from tallymark.keeper.dead_letters import take_in_letters
 from tallymark.keeper.streams import Stream
 from tallymark.log.protocol import Appended, Outgoing
 from tallymark.meters import from_mapping
@@ -91,7 +91,7 @@ class Product:
     def refuse(self, received_ms: int, events: Mapping[str, Event]) -> None:
         accepted = _validated(list(events.values()), received_ms)
         assert [refusal.code for refusal in accepted.refusals] == list(events)
-        for each in burials([accepted]):
+        for each in dead_records([accepted]):
             self._append("dead", each.record)
 
     def apply(self, *, now_ms: int, breaks: Mapping[str, int] | None = None) -> None:

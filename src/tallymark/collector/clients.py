@@ -100,7 +100,7 @@ class Clients:
             "known": len(clients),
             "totals": _totals(clients),
             "dropping": {"clients": len(lately), "dropped": sum(client.dropped for client in lately)},
-            "clients": [_spoken(client) for client in listed],
+            "clients": [_to_json(client) for client in listed],
         }
 
     def publish(self) -> None:
@@ -131,7 +131,7 @@ def _totals(clients: list[Client]) -> dict[str, int]:
     return dict(zip(OUTCOMES, map(sum, columns), strict=True)) if clients else dict.fromkeys(OUTCOMES, 0)
 
 
-def _spoken(client: Client) -> dict[str, Any]:
+def _to_json(client: Client) -> dict[str, Any]:
     return {
         "instance": client.instance,
         **dict(zip(OUTCOMES, client.counts, strict=True)),

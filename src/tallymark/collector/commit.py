@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tallymark import telemetry
-from tallymark.collector import dead
+from tallymark.collector import dead_letters
 from tallymark.events import columns, frame
 from tallymark.events.refusals import CODES
 from tallymark.events.validation import Accepted, Refusal
@@ -204,7 +204,7 @@ class Committer:
             failed_slowly = len(written.failed) == count > 0 and ended - begun > SLOW_FAILURE_S
             self._slow_failure = reason if failed_slowly else ""
             _refuse(requests, written.oversized)
-            self._bury(requests)
+            self._keep_refused(requests)
         telemetry.COLLECTOR_COMMITS.inc()
         return _outcomes(requests, written)
 
@@ -252,20 +252,20 @@ class Committer:
             start += len(places)
         return outgoing, rows
 
-    def _bury(self, requests: list[Accepted]) -> None:
+    def _keep_refused(self, requests: list[Accepted]) -> None:
         """Keep the refused events as dead letters; if that fails they are counted as lost, and their senders know."""
-        burials = list(dead.burials(requests))
-        if not burials:
+        records = list(dead_letters.dead_records(requests))
+        if not records:
             return
         try:
-            outcomes: Sequence[Appended | NotAppended] = self._dead.append([burial.record for burial in burials])
+            outcomes: Sequence[Appended | NotAppended] = self._dead.append([each.record for each in records])
         except Exception as error:
-            logger.error("%d dead letters lost", sum(burial.record.events for burial in burials), exc_info=error)
-            outcomes = [NotAppended(0, str(error))] * len(burials)
-        for burial, outcome in zip(burials, outcomes, strict=True):
-            kept = burial.kept if isinstance(outcome, Appended) else 0
+            logger.error("%d dead letters lost", sum(each.record.events for each in records), exc_info=error)
+            outcomes = [NotAppended(0, str(error))] * len(records)
+        for each, outcome in zip(records, outcomes, strict=True):
+            kept = each.kept if isinstance(outcome, Appended) else 0
             telemetry.COLLECTOR_DEAD.labels("yes").inc(kept)
-            telemetry.COLLECTOR_DEAD.labels("no").inc(burial.record.events - kept)
+            telemetry.COLLECTOR_DEAD.labels("no").inc(each.record.events - kept)
 
 
 def _answer(group: list[_Waiting], outcomes: list[Outcome]) -> None:

@@ -14,7 +14,7 @@ import uvloop
 from tallymark import http, telemetry
 from tallymark import log as logs
 from tallymark import store as stores
-from tallymark.collector import dead, kept_names
+from tallymark.collector import dead_letters, kept_names
 from tallymark.collector.app import App, Origins
 from tallymark.collector.applied import Follower
 from tallymark.collector.body import Limits, Reader
@@ -93,7 +93,7 @@ def _open_logs(settings: Settings) -> tuple[LogWriter, LogWriter]:
 
     events = log.open_writer(settings, STREAM)
     try:
-        return events, log.open_writer(settings, dead.STREAM)
+        return events, log.open_writer(settings, dead_letters.STREAM)
     except BaseException:
         events.close()
         raise

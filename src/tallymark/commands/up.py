@@ -26,7 +26,7 @@ from tallymark.supervisor.supervisor import Plan, Supervisor
 ROLES = ("collector", "query", "keeper", "pipeline")
 # The collector first, so that nothing new comes in; the query service last, because it knows when all is counted.
 STOP_ORDER = ("collector", "pipeline", "keeper", "query")
-SPOKEN = {"pipeline": "Spark"}
+TITLES = {"pipeline": "Spark"}
 STOP_S = {"pipeline": 20.0}
 LEAVE_S = 3.0
 # What each extra brings, by the names that are imported.
@@ -131,7 +131,7 @@ class _Up:
             role,
             (sys.executable, "-m", "tallymark", role, *flags, *own),
             environment={"TALLYMARK_SUPERVISED": ",".join(self._roles)},
-            spoken=SPOKEN.get(role, ""),
+            title=TITLES.get(role, ""),
             stop_s=STOP_S.get(role, 10.0) + self._leave_s(role),
             files=file_stem(role, self._settings.instance),
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from tallymark import log
 from tallymark import store as stores
-from tallymark.keeper import letters, points, retention
+from tallymark.keeper import dead_letters, points, retention
 from tallymark.keeper.duties import Duty, Rota
 from tallymark.keeper.streams import Stream
 from tallymark.role import Role
@@ -56,7 +56,7 @@ def make_rota(
         # Many series are folded less often: each of their points is then written once for more batches.
         Duty("fold", keeping.fold_interval_s, lambda: points.fold(store.upkeep, keeping), share=FOLD_SHARE),
         Duty("beat", INTERVAL_S, lambda: heartbeat.beat(facts(store, rota, standby=not lease.is_ours)), always=True),
-        Duty("letters", 1.0, lambda: letters.take_in_letters(store.dead_letters, dead)),
+        Duty("letters", 1.0, lambda: dead_letters.take_in_letters(store.dead_letters, dead)),
         Duty("roll", 10.0, lambda: points.roll(store.upkeep, keeping, now_ms())),
         Duty("prune", 10.0, lambda: retention.prune(store.upkeep, settings, now_ms())),
         Duty("checkpoint", 15.0, lambda: retention.checkpoint(store.upkeep)),

@@ -82,7 +82,7 @@ def _questions(transport: Transport, plan: Plan, low: Expected, high: Expected) 
     ):
         series = _ask(transport, plan, "series", {**span, "step": step})["series"]
         points = {to_ms(point["time"]): point for part in series for point in part["points"]}
-        yield from _cells(f"series {step} at ", least, most, points, _spoken_time)
+        yield from _cells(f"series {step} at ", least, most, points, _shown_time)
     yield from _top(transport, plan, span, plan.key_label, plan.key_name, low.keys, high.keys)
     if plan.servers:
         yield from _top(transport, plan, span, "metric", lambda metric: f"m{metric}", low.metrics, high.metrics)
@@ -161,5 +161,5 @@ def to_ms(moment: object) -> int | None:
     return round((then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _spoken_time(moment_ms: int) -> str:
+def _shown_time(moment_ms: int) -> str:
     return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%MZ")

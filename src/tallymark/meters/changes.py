@@ -17,7 +17,7 @@ class Difference:
     after: object
 
     def __str__(self) -> str:
-        return f"{self.key}: {_spoken(self.before)} -> {_spoken(self.after)}"
+        return f"{self.key}: {_shown(self.before)} -> {_shown(self.after)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def plan(current: Iterable[Meter], wanted: Iterable[Meter], *, built_in: Collect
     )
 
 
-def _spoken(value: object) -> str:
+def _shown(value: object) -> str:
     if value is None:
         return "none"
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)

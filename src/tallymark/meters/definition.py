@@ -40,7 +40,7 @@ def from_mapping(mapping: object, *, name: str | None = None) -> Meter:
 
 def to_mapping(meter: Meter) -> dict[str, object]:
     """The definition as users write it; `from_mapping` of it gives an equal meter."""
-    mapping: dict[str, object] = {"name": meter.name, "event": _spoken_events(meter.events)}
+    mapping: dict[str, object] = {"name": meter.name, "event": _events_as_written(meter.events)}
     if meter.by:
         mapping["by"] = list(meter.by)
     mapping["compute"] = list(meter.compute)
@@ -238,7 +238,7 @@ class _Definition:
         self._flaws.add(code, detail, (*self._at, at), key=key, offset=offset, excerpt=excerpt)
 
 
-def _spoken_events(events: tuple[str, ...]) -> str | list[str]:
+def _events_as_written(events: tuple[str, ...]) -> str | list[str]:
     if not events:
         return _EVERY_EVENT
     return events[0] if len(events) == 1 else list(events)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 Path = tuple[str | int, ...]
-"""Where in a mapping: ("meters", 2, "compute", 1), spoken `meters[2].compute[1]`."""
+"""Where in a mapping: ("meters", 2, "compute", 1), written `meters[2].compute[1]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,14 @@ class Flaws:
         self, code: str, detail: str, path: Path, *, key: bool = False, offset: int | None = None, excerpt: str = ""
     ) -> None:
         place = self.places.place(path, key=key, offset=offset)
-        self.found.append(Flaw(code, detail, spoken(path), place, excerpt))
+        self.found.append(Flaw(code, detail, dotted(path), place, excerpt))
 
     def raise_if_any(self) -> None:
         if self.found:
             raise MeterError(self.found)
 
 
-def spoken(path: Path) -> str:
+def dotted(path: Path) -> str:
     """`meters[2].compute[1]`"""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in path)
     return text.removeprefix(".")

@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 import yaml
 
 from tallymark.meters.definition import read
-from tallymark.meters.errors import Flaw, Flaws, MeterError, Path, shown, spoken
+from tallymark.meters.errors import Flaw, Flaws, MeterError, Path, dotted, shown
 from tallymark.meters.model import Meter
 from tallymark.suggest import suggest
 
@@ -149,7 +149,7 @@ class _Tree:
             return None
         if len(self._values) >= MAX_NODES or len(path) > MAX_DEPTH:
             detail = f"with its aliases expanded the file has over {MAX_NODES:,} nodes, or never ends"
-            raise MeterError([Flaw("too_large", detail, spoken(path), self._mark(node))])
+            raise MeterError([Flaw("too_large", detail, dotted(path), self._mark(node))])
         self._values[path] = node
         if node.tag not in _TAGS:
             flaws.add("bad_tag", f"the tag {shown(node.tag)} is not allowed; plain values only", path)
@@ -163,14 +163,14 @@ class _Tree:
         mapping: dict[str, object] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                flaws.found.append(Flaw("bad_key", "a key must be a word", spoken(path), self._mark(key_node)))
+                flaws.found.append(Flaw("bad_key", "a key must be a word", dotted(path), self._mark(key_node)))
                 continue
             key = key_node.value
             at = (*path, key)
             if key in mapping:
                 first = self._keys[at].start_mark.line + 1
                 detail = f"the key {shown(key)} is repeated; the first is in line {first}"
-                flaws.found.append(Flaw("repeated", detail, spoken(at), self._mark(key_node)))
+                flaws.found.append(Flaw("repeated", detail, dotted(at), self._mark(key_node)))
                 continue
             self._keys[at] = key_node
             mapping[key] = self.value(value_node, at, flaws)

@@ -29,7 +29,7 @@ class ChildSpec:
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    spoken: str = ""
+    title: str = ""
     """what people call it: `Spark` for the pipeline"""
     announces: bool = True
     """it writes run/<name>.json once it can work, and `ready` waits for that"""
@@ -125,7 +125,7 @@ class Child:
         if was_announced:  # else it is of another process, whose lock this one may have met
             self._place.unlink(missing_ok=True)
         lived_s = time.monotonic() - self._started
-        return Death(_spoken(code), last_line(self.log_file, self._log_from), lived_s, code == WRONG_USAGE)
+        return Death(_exit_reason(code), last_line(self.log_file, self._log_from), lived_s, code == WRONG_USAGE)
 
     def ask_to_stop(self) -> None:
         """SIGTERM to the process alone: it knows best how to stop what it started."""
@@ -182,7 +182,7 @@ def last_line(log_file: Path, start: int) -> str:
     return line if len(line) <= 200 else line[:199] + "…"
 
 
-def _spoken(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
     try:

@@ -127,7 +127,7 @@ class Supervisor:
 
     def _become_ready(self) -> None:
         missing = [
-            child.spec.spoken or child.spec.name
+            child.spec.title or child.spec.name
             for child in self._children
             if child.spec.announces and child.announced() is None
         ]

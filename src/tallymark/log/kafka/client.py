@@ -119,7 +119,7 @@ def client(kind: Callable[..., Any], chosen: Mapping[str, Any], options: Iterabl
     )
 
 
-def spoken(error: KafkaError | KafkaException) -> str:
+def describe(error: KafkaError | KafkaException) -> str:
     """What Kafka said, without Python round it."""
     error = kafka_error(error)
     return f"{error.str()} ({error.name()})"
@@ -142,7 +142,7 @@ def translated(error: KafkaError | KafkaException, what: str, *, brokers: Sequen
     """The error to raise when `what` failed."""
     if is_away(error):
         where = f" at {', '.join(brokers)}" if brokers else ""
-        return LogUnreachable(f"{what}: Kafka{where} does not answer: {spoken(error)}; nothing is lost, try again")
+        return LogUnreachable(f"{what}: Kafka{where} does not answer: {describe(error)}; nothing is lost, try again")
     if is_gone(error):
-        return LogLost(f"{what}: {spoken(error)}; the topic is gone, or not created yet (the collector creates it)")
-    return LogError(f"{what}: Kafka refuses: {spoken(error)}")
+        return LogLost(f"{what}: {describe(error)}; the topic is gone, or not created yet (the collector creates it)")
+    return LogError(f"{what}: Kafka refuses: {describe(error)}")

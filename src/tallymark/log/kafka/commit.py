@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from tallymark.log.kafka.client import is_gone, spoken
+from tallymark.log.kafka.client import describe, is_gone
 from tallymark.log.protocol import Appended, NotAppended, Outgoing
 
 
@@ -34,7 +34,7 @@ class Commit:
                 self._settle(place, None)
             else:
                 self._troubles[self._frames[place].partition] = error
-                self.fail(place, f"Kafka: {spoken(error)}")
+                self.fail(place, f"Kafka: {describe(error)}")
 
         return report
 
@@ -77,4 +77,4 @@ class Commit:
 
     def _reason(self, partition: int, late: str) -> str:
         error = self._troubles.get(partition, self._stopped_by)
-        return f"Kafka: {late if error is None else spoken(error)}"
+        return f"Kafka: {late if error is None else describe(error)}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from tallymark.log.kafka.client import PATIENCE_S, client, configuration, is_away, spoken, translated
+from tallymark.log.kafka.client import PATIENCE_S, client, configuration, describe, is_away, translated
 from tallymark.log.protocol import LogDamaged, LogUnreachable
 
 # Short, so that an error that came behind some messages is seen soon.
@@ -168,16 +168,16 @@ class Fetcher:
                 return [], start + 1, False
         raise LogUnreachable(
             f"{self._topic} partition {partition}: Kafka at {', '.join(self._brokers)} did not give offset {start} "
-            f"within {PATIENCE_S:g} s{f' ({spoken(trouble)})' if trouble else ''}; nothing is lost, try again"
+            f"within {PATIENCE_S:g} s{f' ({describe(trouble)})' if trouble else ''}; nothing is lost, try again"
         )
 
     def _judge(self, error: KafkaError, partition: int, start: int, *, over_damage: bool) -> None:
         """Return if it is worth waiting on."""
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise OutOfRange(spoken(error))
+            raise OutOfRange(describe(error))
         if error.code() == KafkaError._BAD_MSG:
             if over_damage:
                 return
-            raise LogDamaged(f"{self._topic} partition {partition}: offset {start} is damaged: {spoken(error)}")
+            raise LogDamaged(f"{self._topic} partition {partition}: offset {start} is damaged: {describe(error)}")
         if not is_away(error):
             raise translated(error, f"reading {self._topic}", brokers=self._brokers)

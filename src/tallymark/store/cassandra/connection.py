@@ -139,7 +139,7 @@ class Link:
             raise self._said(error) from error
 
     def _said(self, error: BaseException) -> StoreError:
-        return failures.spoken(self._address, error, self._level)
+        return failures.translated(self._address, error, self._level)
 
     def _together(self, *asks: Ask) -> Any:
         batch = BatchStatement(consistency_level=self._level, serial_consistency_level=self._serial)

@@ -61,7 +61,7 @@ def _is_behind(error: BaseException) -> bool:
     )
 
 
-def spoken(address: CassandraAddress, error: BaseException, level: int) -> StoreError:
+def translated(address: CassandraAddress, error: BaseException, level: int) -> StoreError:
     """The driver's error in the store's words: what may pass by itself is `StoreUnreachable`."""
     hosts = ", ".join(f"{host}:{address.port}" for host in address.hosts)
     what = f"({type(error).__name__}: {_short(error)})"
@@ -90,7 +90,7 @@ def spoken(address: CassandraAddress, error: BaseException, level: int) -> Store
 
 
 def not_connected(address: CassandraAddress, error: BaseException, data_centers: set[str]) -> StoreError:
-    """As `spoken`, for the first connection; `data_centers` are those that the cluster named, if it did."""
+    """As `translated`, for the first connection; `data_centers` are those that the cluster named, if it did."""
     # By host, or a list of hosts when none of those that answered may be asked.
     causes = error.errors if isinstance(error, NoHostAvailable) else {"": error}
     for cause in causes.values() if isinstance(causes, dict) else ():
@@ -103,7 +103,7 @@ def not_connected(address: CassandraAddress, error: BaseException, data_centers:
             f"store.data_center = {address.data_center!r} does not exist; the cluster has"
             f" {', '.join(sorted(data_centers))}"
         )
-    return spoken(address, error, ConsistencyLevel.ONE)
+    return translated(address, error, ConsistencyLevel.ONE)
 
 
 def _short(error: BaseException) -> str:

@@ -21,7 +21,7 @@ ENVELOPE_BYTES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Burial:
+class DeadRecord:
     """One record of the stream `dead`."""
 
     record: Outgoing
@@ -29,18 +29,18 @@ class Burial:
     """of its events, those whose text is in it; the others are only counted"""
 
 
-def burials(requests: Iterable[Accepted]) -> Iterator[Burial]:
+def dead_records(requests: Iterable[Accepted]) -> Iterator[DeadRecord]:
     """The refused events of these requests in records of a frame's size, each a msgpack list of letters."""
     letters: list[DeadLetter] = []
     size = 0
     for letter in (letter for request in requests for letter in _letters(request)):
         if letters and size + _size(letter) > MAX_FRAME_BYTES:
-            yield _burial(letters)
+            yield _dead_record(letters)
             letters, size = [], 0
         letters.append(letter)
         size += _size(letter)
     if letters:
-        yield _burial(letters)
+        yield _dead_record(letters)
 
 
 def _letters(request: Accepted) -> Iterator[DeadLetter]:
@@ -71,6 +71,6 @@ def _size(letter: DeadLetter) -> int:
     return len(letter.raw) + len(letter.detail) + ENVELOPE_BYTES
 
 
-def _burial(letters: list[DeadLetter]) -> Burial:
+def _dead_record(letters: list[DeadLetter]) -> DeadRecord:
     record = Outgoing(0, msgspec.msgpack.encode(letters), sum(letter.events for letter in letters))
-    return Burial(record, sum(letter.events for letter in letters if letter.raw))
+    return DeadRecord(record, sum(letter.events for letter in letters if letter.raw))

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tallymark.keeper.letters import take_in_letters
+from tallymark.keeper.dead_letters import take_in_letters
 from tallymark.keeper.streams import Stream
 from tallymark.log import LocalLogWriter, LogDamaged, LogReader, LogUnreachable, Outgoing, Record, drop_oldest
 from tallymark.log.address import LocalAddress
@@ -79,7 +79,7 @@ def test_each_letter_belongs_to_the_tenant_it_was_refused_for(
 def test_it_says_whether_more_waits(
     store: SqliteStore, writer: LocalLogWriter, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tallymark.keeper.letters.MAX_EVENTS", 1)
+    monkeypatch.setattr("tallymark.keeper.dead_letters.MAX_EVENTS", 1)
     for number in range(3):
         refuse(writer, letter(number))
     assert [take_in_letters(store.dead_letters, stream) for _ in range(4)] == [True, True, False, False]
