@@ -12,7 +12,7 @@ from pyspark import SparkContext
 
 from tallymark import log as logs
 from tallymark import store as stores
-from tallymark.pipeline import beginning
+from tallymark.pipeline import start_positions
 from tallymark.pipeline.counting.plan import Plan, Task, batch_ends, next_offsets, reopen_log, tasks, tasks_until
 from tallymark.pipeline.counting.salvage import Blocked, is_away, is_too_new, salvage, summary
 from tallymark.pipeline.spark.context import is_cluster
@@ -74,7 +74,7 @@ class Job:
 
     def prepare(self, *, skip_lost: bool = False) -> None:
         """Check the positions against the log, then let every task load its claims."""
-        beginning.check(self._log, self._store.sink, skip_lost=skip_lost)
+        start_positions.check(self._log, self._store.sink, skip_lost=skip_lost)
         with self._watched(), contextlib.suppress(Halted):
             loading = [Stretch(partition, at, at) for partition, at in next_offsets(self.plan).items()]
             try:
@@ -178,7 +178,7 @@ class Job:
         if isinstance(failure, WrongLog | LeaseLost):
             raise failure
         try:
-            beginning.check(self._log, self._store.sink)
+            start_positions.check(self._log, self._store.sink)
             reopen_log(self.plan.log)  # what it remembers of the log may be what fails
             if isinstance(failure, PositionConflict):
                 logger.warning("another driver is writing, or wrote: %s; going on from the store's positions", failure)
