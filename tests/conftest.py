@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import hypothesis
@@ -18,7 +20,8 @@ from running import Running
 from tallymark.events import columns, frame
 from tallymark.events.bodies import Delivery
 from tallymark.events.clocks import Clocks
-from tallymark.events.validation import validate
+from tallymark.events.tenants import MAIN
+from tallymark.events.validation import Accepted, validate
 from tallymark.log.protocol import Record
 from tallymark.meters import from_mapping
 from tallymark.meters.model import EVENTS
@@ -29,6 +32,7 @@ hypothesis.settings.register_profile("tallymark", deadline=None)
 hypothesis.settings.load_profile("tallymark")
 
 DAY = "2026-11-15"
+_TENANT = "tenant"
 CLOCKS = Clocks(accept_past_ms=7 * 86_400_000, accept_future_ms=300_000, tolerance_ms=5_000)
 
 
@@ -47,11 +51,28 @@ def event(
 
 def payload(events: Iterable[dict], *, received: str = "12:30:00") -> tuple[int, bytes]:
     """(number of events, frame) as the collector would write them."""
-    delivery = Delivery(msgspec.json.encode(list(events)), at_ms(received))
-    accepted = validate(delivery, CLOCKS, max_events=1_000_000)
-    assert not accepted.refusals, accepted.refusals
-    ((count, content),) = frame.frames(columns.batch([accepted]))
+    requests = [
+        _accepted([without_tenant for _, without_tenant in sent], tenant, at_ms(received))
+        for tenant, sent in groupby(map(_parted, events), key=itemgetter(0))
+    ]
+    ((count, content),) = frame.frames(columns.batch(requests or [_accepted([], MAIN, at_ms(received))]))
     return count, content
+
+
+def of_tenant(tenant: str, *events: dict) -> list[dict]:
+    """The events, for `payload`: neighbours of one tenant come in one request."""
+    return [{**each, _TENANT: tenant} for each in events]
+
+
+def _parted(sent: dict) -> tuple[str, dict]:
+    return sent.get(_TENANT, MAIN), {key: value for key, value in sent.items() if key != _TENANT}
+
+
+def _accepted(events: list[dict], tenant: str, received_ms: int) -> Accepted:
+    accepted = validate(Delivery(msgspec.json.encode(events), received_ms), CLOCKS, max_events=1_000_000)
+    assert not accepted.refusals, accepted.refusals
+    accepted.tenant = tenant
+    return accepted
 
 
 def record(events: Iterable[dict], offset: int = 0, *, partition: int = 0, append_ms: int | None = None) -> Record:
@@ -60,10 +81,12 @@ def record(events: Iterable[dict], offset: int = 0, *, partition: int = 0, appen
     return Record(partition, offset, appended, count, instance=1, sequence=offset, payload=content)
 
 
-def meters(*definitions: dict) -> tuple[RegisteredMeter, ...]:
-    """The built-in meter `events` as number 1, then these."""
+def meters(*definitions: dict, tenant: str = MAIN, first: int = 1) -> tuple[RegisteredMeter, ...]:
+    """The built-in meter `events` as number 1, or `first`, then these."""
     chosen = [EVENTS, *(from_mapping(definition) for definition in definitions)]
-    return tuple(RegisteredMeter(number, 1, meter, 0) for number, meter in enumerate(chosen, start=1))
+    return tuple(
+        RegisteredMeter(number, 1, meter, 0, tenant=tenant) for number, meter in enumerate(chosen, start=first)
+    )
 
 
 def wait_until(condition: Callable[[], Any], *, seconds: float = 60.0, what: str = "the condition") -> Any:
@@ -83,6 +106,7 @@ class Build:
     at_ms = staticmethod(at_ms)
     event = staticmethod(event)
     payload = staticmethod(payload)
+    of_tenant = staticmethod(of_tenant)
     record = staticmethod(record)
     meters = staticmethod(meters)
     wait_until = staticmethod(wait_until)

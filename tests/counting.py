@@ -3,6 +3,7 @@
 import threading
 
 from tallymark import log as logs
+from tallymark.events.tenants import MAIN
 from tallymark.log.protocol import Outgoing
 from tallymark.meters import from_mapping
 from tallymark.pipeline.spark.job import Job
@@ -32,8 +33,8 @@ class CountingPath:
         (outcome,) = self.writer.append([Outgoing(partition, content, events)])
         return outcome.offset
 
-    def put_meter(self, **definition) -> None:
-        self.store.registry.put_meter("main", from_mapping(definition), now_ms=1)
+    def put_meter(self, *, tenant: str = MAIN, **definition) -> None:
+        self.store.registry.put_meter(tenant, from_mapping(definition), now_ms=1)
 
     def job(self, store=None) -> Job:
         return Job(self.settings, self.spark, store or self.store, threading.Event())
@@ -70,10 +71,15 @@ class CountingPath:
         )
         assert not self.errors, self.errors
 
-    def total(self, meter: str = "events", **where: str) -> int:
+    def ledgers(self) -> dict[str, Ledger]:
+        """By tenant."""
+        with self.store.snapshots.take() as snapshot:
+            return snapshot.tenant_ledgers()
+
+    def total(self, meter: str = "events", *, tenant: str = MAIN, **where: str) -> int:
         with self.store.snapshots.take() as snapshot:
             found = snapshot.read(
-                self.store.registry.meter("main", meter),
+                self.store.registry.meter(tenant, meter),
                 where={key: [value] for key, value in where.items()},
                 by=[],
                 start_s=None,

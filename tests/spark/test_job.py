@@ -7,7 +7,7 @@ import pytest
 
 from tallymark.events import frame
 from tallymark.meters.model import Meter
-from tallymark.store.model import Gap, Stretch
+from tallymark.store.model import Gap, Ledger, Stretch
 from tallymark.store.protocol import WrongLog
 from tallymark.testing import DeadlyLog
 
@@ -71,15 +71,22 @@ class DiesOnce:
     """A store whose first transaction is cut off, before or after it is committed."""
 
     def __init__(self, store, *, committed: bool) -> None:
-        self._store, self._committed, self._died = store, committed, False
+        self._store, self._committed, self.died = store, committed, False
+
+    @property
+    def sink(self):
+        return self
+
+    def applied(self, log_identity):
+        return self._store.sink.applied(log_identity)
 
     def __getattr__(self, name):
         return getattr(self._store, name)
 
     def apply(self, results, *, now_ms):
-        if self._died:
+        if self.died:
             return self._store.sink.apply(results, now_ms=now_ms)
-        self._died = True
+        self.died = True
         if self._committed:
             self._store.sink.apply(results, now_ms=now_ms)
         raise OSError("the store went away")
@@ -88,11 +95,13 @@ class DiesOnce:
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_sink_that_dies_is_replayed_to_the_same_numbers(path, build, committed):
     path.append(views(build, range(7)))
-    path.start(path.job(DiesOnce(path.store, committed=committed)))
+    store = DiesOnce(path.store, committed=committed)
+    path.start(path.job(store))
     path.wait_for(7)
     path.append(views(build, range(5, 9)))
     path.wait_for(11)
     assert path.total() == 9
+    assert store.died
 
 
 def test_a_stretch_counted_twice_is_applied_once(path, build):
@@ -101,6 +110,24 @@ def test_a_stretch_counted_twice_is_applied_once(path, build):
     job.process([Stretch(0, 0, 1)])
     job.process([Stretch(0, 0, 1)])
     assert path.total() == 4
+
+
+def test_a_tenant_that_appears_mid_stream_is_counted_from_its_first_event(path, build):
+    path.put_meter(name="views", event="view", by=["video"])
+    path.append(views(build, range(4)))
+    path.start()
+    path.wait_for(4)
+    path.append([*views(build, range(3, 6)), *build.of_tenant("demo", *views(build, range(5)))])
+    path.append(build.of_tenant("demo", *views(build, range(3, 9))), partition=1)
+    path.wait_for(18)
+    assert path.ledgers() == {"main": Ledger(7, 6, duplicate=1), "demo": Ledger(11, 11)}
+    path.put_meter(tenant="demo", name="views", event="view", by=["video"])
+    path.append([*build.of_tenant("demo", *views(build, range(2, 8))), *views(build, range(6, 8))])
+    path.wait_for(26)
+    assert path.ledgers() == {"main": Ledger(9, 8, duplicate=1), "demo": Ledger(17, 14, duplicate=3)}
+    assert (path.total(), path.total("views")) == (8, 8)
+    assert (path.total(tenant="demo"), path.total("views", tenant="demo")) == (14, 3)
+    assert path.ledger() == Ledger(26, 22, duplicate=4)
 
 
 def test_a_new_meter_counts_from_the_next_batch_without_a_restart(path, build):
@@ -200,7 +227,7 @@ def test_positions_beyond_the_end_of_the_log_are_an_error_that_says_so(path, bui
     path.append(views(build, range(4)))
     job = path.job()
     job.process([Stretch(0, 0, 1)])
-    path.store._connection.execute("UPDATE positions SET next = 7 WHERE partition = 0")
+    path.store._connections.mine().execute("UPDATE positions SET next = 7 WHERE partition = 0")
     with pytest.raises(WrongLog, match="applied partition 0 up to 7, but the log ends at 1"):
         path.job().prepare()
 

@@ -93,6 +93,14 @@ class Path:
             total += result.ledger
         return total
 
+    def ledgers(self) -> dict[str, Ledger]:
+        """By tenant."""
+        found: dict[str, Ledger] = {}
+        for result in self.results:
+            for tenant, ledger in result.ledgers.items():
+                found[tenant] = found.get(tenant, Ledger()) + ledger
+        return found
+
 
 @pytest.fixture
 def path(build, tmp_path) -> Path:

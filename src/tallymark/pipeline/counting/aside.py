@@ -15,12 +15,14 @@ is what lets them be rebuilt from the log without judging the past again.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tallymark.events import frame
+from tallymark.events.cutting import compact
 from tallymark.pipeline.counting.claims import CLOCKS_MS, Claims
 from tallymark.pipeline.counting.decode import Decoded, Resend
 from tallymark.pipeline.counting.ids import Times
@@ -65,14 +67,35 @@ def _is_before_a_step(resend: Resend) -> npt.NDArray[np.bool_]:
 
 
 def letters(events: Decoded, unsure: npt.NDArray[np.bool_], claims: Claims) -> Iterator[DeadLetter]:
-    """A letter for each record with such events; its `raw` is a frame of just these."""
+    """A letter for each tenant with such events in a record; its `raw` is a frame of just these."""
     for resend in events.resends:
-        chosen = unsure[resend.first_row : resend.first_row + resend.record.events]
-        if chosen.any():
-            yield _letter(resend, chosen, has_wall_times=claims.has_wall_times)
+        rows = slice(resend.first_row, resend.first_row + resend.record.events)
+        for tenant, part, mine in _by_tenant(events, resend, rows):
+            chosen = unsure[rows] if mine is None else unsure[rows] & mine
+            if chosen.any():
+                of = resend.record.events if mine is None else int(mine.sum())
+                yield _letter(tenant, part, chosen, of=of, has_wall_times=claims.has_wall_times)
 
 
-def _letter(resend: Resend, chosen: npt.NDArray[np.bool_], *, has_wall_times: bool) -> DeadLetter:
+def _by_tenant(
+    events: Decoded, resend: Resend, rows: slice
+) -> Iterator[tuple[str, Resend, npt.NDArray[np.bool_] | None]]:
+    """Each tenant with its part of the resend, and which of the record's events are its own; None: all of them.
+
+    A tenant can read its letters, so nothing in one may come from another tenant's events.
+    """
+    if events.owner is None:
+        yield events.tenants[0], resend, None
+        return
+    for place in np.unique(events.owner[resend.rows]):
+        own = events.owner[resend.rows] == place
+        part = replace(
+            resend, rows=resend.rows[own], since_ms=resend.since_ms[own], received_ms=resend.received_ms[own]
+        )
+        yield events.tenants[place], part, events.owner[rows] == place
+
+
+def _letter(tenant: str, resend: Resend, chosen: npt.NDArray[np.bool_], *, of: int, has_wall_times: bool) -> DeadLetter:
     record, count = resend.record, int(chosen.sum())
     if _is_before_a_step(resend).any():
         ahead_s = int((resend.since_ms - resend.received_ms).max()) / 1000
@@ -84,10 +107,20 @@ def _letter(resend: Resend, chosen: npt.NDArray[np.bool_], *, has_wall_times: bo
     return DeadLetter(
         hop="pipeline",
         reason=MAYBE_DUPLICATE,
-        detail=f"{count:,} of {record.events:,} events were first tried {tried}",
+        detail=f"{count:,} of {of:,} events were first tried {tried}",
         events=count,
-        raw=frame.encode(frame.decode(record.payload).filter(pa.array(chosen))),
+        raw=frame.encode(_cut(frame.decode(record.payload), chosen)),
         at_ms=record.append_ms,
         partition=record.partition,
         offset=record.offset,
+        tenant=tenant,
     )
+
+
+def _cut(batch: pa.RecordBatch, chosen: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    """The chosen events, without tenants, names and properties that only the others have."""
+    cut = compact(batch.filter(pa.array(chosen)))
+    empty = [
+        name for name in cut.schema.names if name.startswith(frame.PROP) and cut.column(name).null_count == cut.num_rows
+    ]
+    return cut.drop_columns(empty) if empty else cut

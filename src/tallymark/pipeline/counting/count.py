@@ -1,7 +1,7 @@
 """What one stretch of one partition adds to every live meter. No Spark in here."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +9,7 @@ import polars as pl
 
 from tallymark.aggregates import columns, exact
 from tallymark.aggregates.functions import VERSION_COLUMN, columns_for
+from tallymark.events.tenants import MAIN
 from tallymark.log.protocol import Record
 from tallymark.meters.compile import to_polars
 from tallymark.meters.expression import parse
@@ -17,6 +18,7 @@ from tallymark.pipeline.counting.claims import Claims
 from tallymark.pipeline.counting.decode import MOST_VALUES, Decoded, slices
 from tallymark.pipeline.counting.needs import needs
 from tallymark.pipeline.counting.properties import PropertyColumns, number_column, text_column
+from tallymark.pipeline.counting.split import by_tenant, per_tenant
 from tallymark.store import deltas
 from tallymark.store.model import DeadLetter, Ledger, RegisteredMeter
 
@@ -27,30 +29,41 @@ LARGEST_EXACT = 2.0**53
 # Below it no sum of as many values as can be counted is infinite, whatever the order. An infinite sum would stay so.
 LARGEST = 1e280
 
+NO_NAMES = pl.Series(dtype=pl.String)
+
 
 @dataclass(frozen=True)
 class Counted:
     """The outcome of a stretch: deltas to the points, and where every event went."""
 
     deltas: pl.DataFrame
-    ledger: Ledger
+    ledgers: Mapping[str, Ledger]
+    """by tenant; what cannot be decoded is `main`'s, the operator's"""
     received: dict[int, int]
     dead: tuple[DeadLetter, ...]
     """also those set aside, whose reason is MAYBE_DUPLICATE"""
     broken: dict[int, str]
     missed: dict[int, int]
-    """of each meter that is broken, or broke here: the fresh events with a name that it counts"""
+    """of each meter that is broken, or broke here: the fresh events of its tenant with a name that it counts"""
+    new_tenants: tuple[str, ...] = ()
+    """tenants of events here that have no meter at all, live or broken"""
+
+    @property
+    def ledger(self) -> Ledger:
+        """Of all tenants together."""
+        return sum(self.ledgers.values(), Ledger())
 
 
 class Tally:
     """What the slices of a stretch add up to."""
 
     def __init__(self) -> None:
-        self.ledger = Ledger()
+        self.ledgers: defaultdict[str, Ledger] = defaultdict(Ledger)
+        """by tenant"""
         self.received: Counter[int] = Counter()
         self.dead: list[DeadLetter] = []
-        self.names: list[pl.Series] = []
-        """of the fresh events"""
+        self.names: defaultdict[str, list[pl.Series]] = defaultdict(list)
+        """of the fresh events, by tenant"""
         self._merged = 0
         self._parts: list[pl.DataFrame] = []
         self._waiting = 0
@@ -88,12 +101,28 @@ def count(
     Of the meters that are `broken` only what they miss is counted. One more that fails raises MeterFailed.
     """
     tally = Tally()
+    live = _by_tenant(meters)
     for events in slices(records, needs=needs(meters)):
-        _count_slice(events, tally, claims=claims, meters=meters)
+        _count_slice(events, tally, claims=claims, meters=live)
         del events  # before the next slice is read
-    names = pl.concat(tally.names) if broken else tally.names[0]
-    missed = {each.meter_id: missed_by(each, names) for each in broken}
-    return Counted(tally.deltas(), tally.ledger, dict(tally.received), tuple(tally.dead), {}, missed)
+    names = {tenant: pl.concat(tally.names[tenant]) for tenant in {each.tenant for each in broken} & tally.names.keys()}
+    known = live.keys() | {each.tenant for each in broken}
+    return Counted(
+        deltas=tally.deltas(),
+        ledgers=dict(tally.ledgers),
+        received=dict(tally.received),
+        dead=tuple(tally.dead),
+        broken={},
+        missed={each.meter_id: missed_by(each, names.get(each.tenant, NO_NAMES)) for each in broken},
+        new_tenants=tuple(sorted(each for each, own in tally.ledgers.items() if own.accepted and each not in known)),
+    )
+
+
+def _by_tenant(meters: Iterable[RegisteredMeter]) -> dict[str, list[RegisteredMeter]]:
+    found: dict[str, list[RegisteredMeter]] = {}
+    for each in meters:
+        found.setdefault(each.tenant, []).append(each)
+    return found
 
 
 def count_without_those_that_fail(
@@ -118,25 +147,33 @@ def count_without_those_that_fail(
             return replace(counted, broken=failed)
 
 
-def _count_slice(events: Decoded, tally: Tally, *, claims: Claims, meters: Sequence[RegisteredMeter]) -> None:
-    """Adds what a slice counts."""
+def _count_slice(
+    events: Decoded, tally: Tally, *, claims: Claims, meters: Mapping[str, Sequence[RegisteredMeter]]
+) -> None:
+    """Adds what a slice counts; `meters` by tenant."""
     duplicate = claims.duplicates(events.ids)
     unsure = maybe_duplicates(events, duplicate, claims)
     fresh = only_fresh(events, duplicate if unsure is None else duplicate | unsure)
-    parts, unmatched = expand(fresh, meters)
-    tally.add(parts)
-    tally.names.append(fresh.table["event"])
+    accepted = per_tenant(events)
+    duplicates = per_tenant(events, duplicate)
+    asides = [0] * len(accepted) if unsure is None else per_tenant(events, unsure)
+    for place, (tenant, own) in enumerate(by_tenant(fresh)):
+        parts, unmatched = expand(own, meters.get(tenant, ()))
+        tally.add(parts)
+        tally.names[tenant].append(own.table["event"])
+        tally.ledgers[tenant] += Ledger(
+            accepted=accepted[place],
+            counted=own.table.height - unmatched,
+            duplicate=duplicates[place],
+            aside=asides[place],
+            unmatched=unmatched,
+            late=int((own.table["time"] < own.table["received"] - LATE_MS).sum()),
+        )
     tally.received.update(receipts(fresh.table["received"]))
     tally.dead += events.dead if unsure is None else (*events.dead, *letters(events, unsure, claims))
-    tally.ledger += Ledger(
-        accepted=events.accepted,
-        counted=fresh.table.height - unmatched,
-        duplicate=int(duplicate.sum()),
-        dead=sum(letter.events for letter in events.dead),
-        aside=0 if unsure is None else int(unsure.sum()),
-        unmatched=unmatched,
-        late=int((fresh.table["time"] < fresh.table["received"] - LATE_MS).sum()),
-    )
+    if events.accepted != len(duplicate):
+        dead = sum(letter.events for letter in events.dead)
+        tally.ledgers[MAIN] += Ledger(accepted=events.accepted - len(duplicate), dead=dead)
 
 
 def only_fresh(events: Decoded, other: np.ndarray) -> Decoded:
@@ -156,13 +193,16 @@ def receipts(received: pl.Series) -> dict[int, int]:
 
 
 def missed_by(registered: RegisteredMeter, names: pl.Series) -> int:
-    """How many events with these names the meter would have looked at; its `where`, which may be what fails, apart."""
+    """How many of its tenant's events, by their names, the meter would have looked at.
+
+    Its `where` is left out, since that may be what fails.
+    """
     counted = registered.meter.events
     return int(names.is_in(list(counted)).sum()) if counted else len(names)
 
 
 def expand(events: Decoded, meters: Sequence[RegisteredMeter]) -> tuple[list[pl.DataFrame], int]:
-    """The deltas of each meter, and how many events no meter took.
+    """The deltas of each meter, and how many events no meter took. Events and meters are of one tenant.
 
     A machine that is short of memory, files or disk fails the task: that is no fault of a meter, and Spark tries again.
     """

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from tallymark.events import frame
+from tallymark.events.tenants import MAIN
 from tallymark.log.protocol import Record
 from tallymark.pipeline.counting.claims import Ids, Times
 from tallymark.pipeline.counting.needs import Needs
@@ -21,6 +22,7 @@ Column = Any  # a pyarrow array, in one piece or several, of whatever type
 BASE_COLUMNS = ("event", "time", "received", "value")
 ID_COLUMNS = ("hash_high", "hash_low")
 RESENT = "resent"
+TENANT = "tenant"
 
 # Counting takes about 250 bytes for each named number, so this is about 125 MB at a time.
 MOST_VALUES = 500_000
@@ -57,6 +59,10 @@ class Decoded:
     names: frozenset[str] = frozenset()
     """of the events; may hold some that do not occur"""
     resends: tuple[Resend, ...] = ()
+    tenants: tuple[str, ...] = (MAIN,)
+    """whose events these are; `main` if there are none"""
+    owner: npt.NDArray[np.int32] | None = None
+    """of each decoded event, the index of its tenant in `tenants`; None if there is only one"""
 
 
 def decode(records: Iterable[Record], *, needs: Needs) -> Decoded:
@@ -88,7 +94,7 @@ class _Reading:
 
     def __init__(self, needs: Needs) -> None:
         self._needs = needs
-        self._wanted = _columns(needs.of(), bool(needs.values)) | {RESENT}
+        self._wanted = _columns(needs.of(), bool(needs.values)) | {RESENT, TENANT}
         self._batches: list[pa.RecordBatch] = []
         self._times: list[int] = []
         self._dead: list[DeadLetter] = []
@@ -124,6 +130,7 @@ class _Reading:
     def decoded(self) -> Decoded:
         groups = [pa.Table.from_batches(group) for group in _alike(_all_with_rest_or_none(self._batches))]
         names = frozenset().union(*(_names(table) for table in groups))
+        tenants, owner = _tenants(groups)
         properties, values = self._needs.of(names), self._needs.values_of(names)
         # Putting chunks together is a copy: only of what the events that are there need.
         unused = self._wanted - _columns(properties, values)
@@ -137,6 +144,8 @@ class _Reading:
             accepted=self.accepted,
             names=names,
             resends=tuple(self._resends),
+            tenants=tenants,
+            owner=owner,
         )
 
 
@@ -188,6 +197,34 @@ def _names(table: pa.Table) -> set[str]:
     """From the dictionaries, which are short; a frame that was cut from a larger one may have names to spare."""
     column: Column = table["event"]
     return {name for chunk in column.chunks for name in chunk.dictionary.to_pylist()}
+
+
+def _tenants(tables: list[pa.Table]) -> tuple[tuple[str, ...], npt.NDArray[np.int32] | None]:
+    """`Decoded.tenants` and `Decoded.owner`. With one tenant only the dictionaries are looked at, not the rows.
+
+    An event that names no tenant is `main`'s: no collector writes one, but it must not stop its partition.
+    """
+    chunks: list[Column] = [chunk for table in tables for chunk in table[TENANT].chunks]
+    dictionaries = [chunk.dictionary.to_pylist() for chunk in chunks]
+    named = set().union(*dictionaries)
+    if len(named) == 1 and None not in named and not any(chunk.null_count for chunk in chunks):
+        return (named.pop(),), None
+    names = sorted({MAIN, *named} - {None})
+    place = {name: number for number, name in enumerate(names)}
+    owners = [np.zeros(0, np.int32)]
+    for chunk, dictionary in zip(chunks, dictionaries, strict=True):
+        places = np.array([place[name or MAIN] for name in (*dictionary, None)], np.int32)
+        owners.append(places[chunk.indices.fill_null(len(dictionary)).to_numpy()])
+    return _only_used(names, np.concatenate(owners))
+
+
+def _only_used(names: list[str], owner: npt.NDArray[np.int32]) -> tuple[tuple[str, ...], npt.NDArray[np.int32] | None]:
+    """Without the names that no row has: a frame that was cut from a larger one may have names to spare."""
+    used = np.bincount(owner, minlength=len(names)) > 0
+    tenants = tuple(name for name, is_used in zip(names, used, strict=True) if is_used) or (MAIN,)
+    if len(tenants) == 1:
+        return tenants, None
+    return tenants, (np.cumsum(used, dtype=np.int32) - 1)[owner]
 
 
 def _all_with_rest_or_none(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from tallymark.events.tenants import MAIN
 from tallymark.pipeline.counting.claims import Claims
 from tallymark.pipeline.counting.count import Counted, count, count_without_those_that_fail
 from tallymark.pipeline.counting.history import LogHistory
@@ -70,5 +71,9 @@ def count_task(task: Task, *, attempt: int = 0) -> bytes:
         dead=counted.dead,
         broken=counted.broken,
         missed=counted.missed,
+        tenants={} if counted.ledgers.keys() <= {MAIN} else counted.ledgers,
+        new_tenants=counted.new_tenants,
     )
-    return msgspec.msgpack.encode(open_deposits(plan.store).deposit(result))
+    # With new tenants it is counted again: nobody will name a deposit.
+    kept = result if result.new_tenants else open_deposits(plan.store).deposit(result)
+    return msgspec.msgpack.encode(kept)

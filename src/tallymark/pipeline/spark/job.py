@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 from pyspark import SparkContext
@@ -23,12 +24,14 @@ from tallymark.role.heartbeat import Heartbeat
 from tallymark.role.loop import Background
 from tallymark.settings import Settings
 from tallymark.store.model import Stretch, StretchResult
-from tallymark.store.protocol import LeaseLost, PositionConflict, Store, WrongLog
+from tallymark.store.protocol import LeaseLost, PositionConflict, Store, StoreUnreachable, WrongLog
 
 logger = logging.getLogger("tallymark.pipeline")
 
 LEASES_WITHOUT_EXECUTORS = 6
 LOOK_EVERY_S = 2.0
+# The second plan has every tenant; the others are for a store that does not show at once what was written to it.
+MOST_PLANS = 5
 
 
 class Halted(BaseException):
@@ -130,7 +133,7 @@ class Job:
                 partition: self._bounded(partition, end) for partition, end in batch_ends(self.plan, self._next).items()
             }
             if ends != self._next:
-                self._sink(self._counted(tasks_until(self.plan, ends)))
+                self._sink(self._planned(partial(tasks_until, self.plan, ends)))
                 self._next = ends
             if not said:
                 said = True
@@ -163,7 +166,32 @@ class Job:
         return [meter.meter_id for meter in self._store.registry.live_meters().meters]
 
     def _count(self, stretches: Sequence[Stretch], *, only: Collection[int] | None = None) -> list[StretchResult]:
-        return decode_results(self._counted(tasks(self.plan, stretches, only=only)))
+        return self._planned(partial(tasks, self.plan, stretches, only=only))
+
+    def _planned(self, plan: Callable[[], Sequence[Task]]) -> list[StretchResult]:
+        """The results of these tasks, once every tenant in them has meters.
+
+        New tenants are registered and the tasks planned again, so that a tenant's first events are in its built-in
+        meters. The search for a meter to blame plans with `only` some meters, and so without those of new tenants; it
+        first counts without any meter, and that registers the tenants.
+        """
+        for _ in range(MOST_PLANS):
+            results = decode_results(self._counted(plan()))
+            found = {tenant for result in results for tenant in result.new_tenants}
+            if not found:
+                return results
+            self._add_tenants(sorted(found))
+        raise StoreUnreachable(f"the store does not show the meters of {', '.join(sorted(found))}, which it was given")
+
+    def _add_tenants(self, tenants: Sequence[str]) -> None:
+        """Raises StoreUnreachable whatever goes wrong: a search must not bury a record because the store failed."""
+        try:
+            for tenant in tenants:
+                self._store.registry.add_tenant(tenant)
+                logger.info("tenant %s has sent its first events", tenant)
+        except Exception as error:
+            self._sink.failure = error
+            raise StoreUnreachable(f"tenants {', '.join(tenants)} could not be added: {summary(error)}") from error
 
     def _counted(self, planned: Sequence[Task]) -> list[bytes]:
         try:

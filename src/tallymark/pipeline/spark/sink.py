@@ -20,7 +20,7 @@ _OUTCOMES = {term.name: EVENTS.labels(term.name) for term in OUTCOMES}
 
 
 class BatchSink:
-    """Takes the rows of a batch; it raises when the store does, so that the batch is counted again."""
+    """Takes the results of a batch; it raises when the store does, so that the batch is counted again."""
 
     def __init__(self, sink: Sink, *, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
         self._sink = sink
@@ -28,8 +28,7 @@ class BatchSink:
         self.failure: Exception | None = None
         """the store's, not the tasks'"""
 
-    def __call__(self, rows: Sequence[bytes]) -> None:
-        results = decode_results(rows)
+    def __call__(self, results: list[StretchResult]) -> None:
         try:
             self.apply(results)
         except Exception as error:

@@ -1,7 +1,9 @@
 """The loop of batches, with a Spark that counts in this process."""
 
+import contextlib
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -11,8 +13,10 @@ from tallymark.pipeline.counting import plan as plans
 from tallymark.pipeline.counting.task import count_task
 from tallymark.pipeline.spark import job as module
 from tallymark.pipeline.spark.job import Job, SparkDied
+from tallymark.pipeline.spark.sink import decode_results
 from tallymark.settings import Settings
 from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.store.protocol import LeaseLost, StoreUnreachable
 
 
 class CountsHere:
@@ -156,6 +160,148 @@ def test_a_partition_whose_claims_lie_in_frames_that_are_too_new_waits_alone(pat
         "partition 0 stands still at offset 1: frame version b'3'; this release reads b'1' and b'2': upgrade it"
     ]
     assert path.store.sink.applied(identity) == {0: 1, 1: 1}
+
+
+def demo(build, numbers):
+    return build.of_tenant("demo", *views(build, numbers))
+
+
+def test_the_first_events_of_a_tenant_are_in_its_built_in_meters(path, build):
+    path.append([*views(build, range(3)), *demo(build, range(2))])
+    path.append(demo(build, range(2, 6)), partition=1)
+    path.start(job_with(path, CountsHere()))
+    path.wait_for(9)
+    assert (path.total(), path.total(tenant="demo")) == (3, 6)
+    assert path.ledgers() == {"main": Ledger(3, 3), "demo": Ledger(6, 6)}
+    meter = path.store.registry.meter("demo", "events")
+    assert path.store.registry.live_from(meter.meter_id) == {0: 0, 1: 0}
+    assert path.store.registry.gaps(meter.meter_id) == []
+
+
+def test_so_are_those_of_stretches_that_are_counted_out_of_turn(path, build):
+    path.append(demo(build, range(4)))
+    job_with(path, CountsHere()).process([Stretch(0, 0, 1)])
+    assert (path.total(), path.total(tenant="demo")) == (0, 4)
+
+
+def test_a_stretch_with_a_new_tenant_is_applied_once_and_with_its_meters(path, build):
+    path.append(demo(build, range(4)))
+    counted, applied = [], []
+
+    class Counts(CountsHere):
+        def count(self, tasks):
+            counted.append(super().count(tasks))
+            return counted[-1]
+
+    job = job_with(path, Counts())
+    apply = job._sink.apply
+    job._sink.apply = lambda results: (applied.extend(results), apply(results))
+    path.start(job)
+    path.wait_for(4)
+    first, second = (each for rows in counted for each in decode_results(rows))
+    assert (first.new_tenants, second.new_tenants) == (("demo",), ())
+    assert applied == [second]
+
+
+@pytest.mark.parametrize("fatal", ["the record", "a meter"])
+def test_a_new_tenant_met_in_a_search_for_what_fails_is_counted_like_the_others(path, build, fatal):
+    """The record with the tenant's first events kills its task; with a meter to blame it is counted without it."""
+    path.put_meter(name="bad", event="view")
+    bad = path.store.registry.meter("main", "bad").meter_id
+    path.append(views(build, range(2)))
+    path.append([*views(build, range(2, 4)), *demo(build, range(3))])
+    path.append(demo(build, range(3, 5)))
+
+    class Dies(CountsHere):
+        def count(self, tasks):
+            for task in tasks:
+                meters = {each.meter_id for each in task.live.meters}
+                is_guilty = bad in meters if fatal == "a meter" else True
+                if task.stretch.start <= 1 < task.stretch.end and is_guilty:
+                    raise RuntimeError("the worker died")
+            return super().count(tasks)
+
+    job = job_with(path, Dies())
+    path.start(job)
+    path.wait_for(9)
+    meter = path.store.registry.meter("demo", "events")
+    letters = [letter for _, letter in path.store.dead_letters.newest()]
+    if fatal == "a meter":
+        assert (path.total(), path.total(tenant="demo"), letters) == (4, 5, [])
+        assert path.store.registry.meter("main", "bad").missed == 2, "not those of the other tenant"
+    else:
+        assert (path.total(), path.total(tenant="demo")) == (2, 2)
+        assert [(letter.reason, letter.tenant, letter.events) for letter in letters] == [("kills_its_task", "main", 5)]
+        assert path.ledgers() == {"main": Ledger(7, 2, dead=5), "demo": Ledger(2, 2)}
+    assert (meter.broken, path.store.registry.gaps(meter.meter_id)) == (None, [])
+
+
+class Forgetful:
+    """A store that adds a tenant only the n-th time it is asked; before that it does nothing, or raises `error`."""
+
+    def __init__(self, store, *, times: int, error: Exception | None = None) -> None:
+        self._store, self.times, self._error = store, times, error
+        self.asked = 0
+
+    @property
+    def registry(self):
+        return self
+
+    def add_tenant(self, tenant):
+        self.asked += 1
+        if self.asked >= self.times:
+            self._store.registry.add_tenant(tenant)
+        elif self._error is not None:
+            raise self._error
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+def test_a_tenant_that_does_not_show_at_once_is_planned_for_again(path, build):
+    path.append(demo(build, range(4)))
+    slow = Forgetful(path.store, times=3)
+    job = Job(path.settings, path.spark, slow, threading.Event())
+    job._placement = CountsHere()
+    job.process([Stretch(0, 0, 1)])
+    assert (path.total(tenant="demo"), slow.asked) == (4, 3)
+
+
+def test_but_not_for_ever(path, build):
+    path.append(demo(build, range(4)))
+    never = Forgetful(path.store, times=1000)
+    job = Job(path.settings, path.spark, never, threading.Event())
+    job._placement = CountsHere()
+    with pytest.raises(StoreUnreachable, match="does not show the meters of demo"):
+        job.process([Stretch(0, 0, 1)])
+    assert never.asked == module.MOST_PLANS
+    assert path.ledger().accepted == 0
+
+
+@pytest.mark.parametrize("error", [RuntimeError("database is locked"), None])
+def test_a_store_that_takes_no_tenant_buries_no_record(path, build, error, monkeypatch):
+    path.append([*views(build, range(2)), *demo(build, range(4))])
+    job = Job(path.settings, path.spark, Forgetful(path.store, times=12, error=error), threading.Event())
+    job._placement = CountsHere()
+    monkeypatch.setattr(job, "_recover", partial(_after_a_search, job, job._recover))
+    path.start(job)
+    path.wait_for(6)
+    assert (path.total(), path.total(tenant="demo"), path.store.dead_letters.newest()) == (2, 4, [])
+
+
+def _after_a_search(job, recover, failures, stopped):
+    """Looks for a record to blame as well, as if the store had failed during the search."""
+    with contextlib.suppress(StoreUnreachable):
+        job._salvage_all()
+    recover(0, stopped)
+
+
+def test_a_lease_that_was_lost_is_seen_when_a_tenant_is_added(path, build):
+    path.append(demo(build, range(4)))
+    job = Job(path.settings, path.spark, Forgetful(path.store, times=99, error=LeaseLost("gone")), threading.Event())
+    job._placement = CountsHere()
+    with pytest.raises(LeaseLost, match="gone"):
+        job.run()
 
 
 def test_the_driver_says_that_it_lives_while_a_batch_takes_long(path, build):
