@@ -4,6 +4,7 @@ import dataclasses
 from collections import Counter
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +14,7 @@ from tallymark.events import columns, frame
 from tallymark.ledger import Ledger
 from tallymark.pipeline.counting import count as module
 from tallymark.pipeline.counting import decode as decoding
+from tallymark.pipeline.counting.count import only_fresh
 from tallymark.pipeline.counting.decode import decode
 from tallymark.pipeline.counting.needs import Needs
 from tallymark.pipeline.counting.split import by_tenant
@@ -167,6 +169,20 @@ def test_with_one_tenant_nothing_is_split(build):
     ((tenant, part),) = by_tenant(events)
     assert tenant == "demo"
     assert part is events
+
+
+def test_with_several_each_has_its_own_events_numbers_and_names(build):
+    sent = [{**build.event(str(number), name=f"e{number % 3}"), "values": {f"v{number}": 1.0}} for number in range(6)]
+    mixed = [build.of_tenant("ab"[number % 2], each)[0] for number, each in enumerate(sent)]
+    events = only_fresh(decode([build.record(mixed)], needs=Needs({}, frozenset({"*"}))), np.arange(6) == 5)
+    found = {
+        tenant: ([*part.table["row"]], [*part.values["metric"]], sorted(part.names))
+        for tenant, part in by_tenant(events)
+    }
+    assert found == {
+        "a": ([0, 2, 4], ["v0", "v2", "v4"], ["e0", "e1", "e2"]),
+        "b": ([1, 3], ["v1", "v3", "v5"], ["e0", "e1"]),
+    }
 
 
 def test_names_that_only_the_dictionary_of_a_frame_has_are_no_tenants(build):
