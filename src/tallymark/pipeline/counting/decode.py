@@ -207,7 +207,7 @@ def _tenants(tables: list[pa.Table]) -> tuple[tuple[str, ...], npt.NDArray[np.in
     chunks: list[Column] = [chunk for table in tables for chunk in table[TENANT].chunks]
     dictionaries = [chunk.dictionary.to_pylist() for chunk in chunks]
     named = set().union(*dictionaries)
-    if len(named) == 1 and None not in named and not any(chunk.null_count for chunk in chunks):
+    if len(named) == 1 and all(named) and not any(chunk.null_count for chunk in chunks):
         return (named.pop(),), None
     names = sorted({MAIN, *named} - {None})
     place = {name: number for number, name in enumerate(names)}
