@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from tallymark.query.parameters import read_pairs
 from tallymark.query.routes import Request
 from tallymark.query.sources import Sources
 from tallymark.settings import Settings
+from tallymark.tenants import tenant_of
 from tallymark.testing import MemoryLog
 
 VIEWS = Meter("views", ("view",), by=("video", "country"))
@@ -56,7 +58,8 @@ class Desk:
         content = body if isinstance(body, bytes) else msgspec.json.encode(body)
         pairs = read_pairs(parts.query)
         named = dict(zip(route.names, arguments, strict=True))
-        return route.answer(Request(method, parts.path, pairs, content, named, (headers or {}).get))
+        scope: Any = SimpleNamespace(query_string=parts.query, headers=headers or {})
+        return route.answer(Request(method, parts.path, pairs, content, named, (headers or {}).get, tenant_of(scope)))
 
     def ask(self, target: str, method: str = "GET", body: Any = None, headers: dict[str, str] | None = None) -> Any:
         """The answer's JSON."""

@@ -51,8 +51,8 @@ class FakeStore:
         registered = self.tenants[tenant][meter]
         self.journal.append((len(self.journal) + 1, deltas.from_rows([_row(registered, *row) for row in rows])))
 
-    def break_meter(self, name: str, why: str, *, missed: int = 0) -> None:
-        known = self.tenants[MAIN]
+    def break_meter(self, name: str, why: str, *, missed: int = 0, tenant: str = MAIN) -> None:
+        known = self.tenants[tenant]
         known[name] = replace(known[name], broken=why, missed=missed)
 
     def bury(self, letter: DeadLetter) -> None:

@@ -119,7 +119,8 @@ MEANINGS = {
     ),
     "too_many_tenants": Meaning(
         (400,),
-        "More tenants within a day than a collector remembers. Put what varies into `props`, not into the tenant.",
+        "More tenants within a day than a collector remembers, or more than may have meters. Put what varies into "
+        "`props`, not into the tenant.",
     ),
     "too_new": Meaning((), "The event is further ahead than `events.accept_future_s`, after clock correction."),
     "too_old": Meaning((), "The event is older than `events.accept_past_s`, after clock correction."),
@@ -132,6 +133,9 @@ MEANINGS = {
     "unknown_meter": Meaning((404,), "No such meter; the detail names the nearest."),
     "unknown_parameter": Meaning((400,), "No such parameter; the detail names the nearest."),
     "unknown_path": Meaning((404,), "No such path; the detail names the nearest."),
+    "unknown_tenant": Meaning(
+        (404,), "No such tenant; the detail names the nearest. A tenant begins with its first event or meter."
+    ),
     "unknown_type": Meaning((415,), "Send `application/json` or `application/x-ndjson`, in UTF-8."),
     "wrong_host": Meaning((421,), "The `Host` is not one this service answers to; list it in `collector.hosts`."),
     "wrong_method": Meaning((405,), "The path does not support this method; `Allow` lists those it does."),

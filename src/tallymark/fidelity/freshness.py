@@ -6,6 +6,7 @@ from typing import Any
 
 from tallymark.events.moments import rfc3339_ms
 from tallymark.fidelity.log_view import LogView
+from tallymark.ledger import Ledger
 from tallymark.log.protocol import Positions
 from tallymark.store.protocol import Snapshot
 
@@ -46,17 +47,30 @@ class Freshness:
 
 
 def freshness(
-    snapshot: Snapshot, events: LogView, *, clock_ms: Callable[[], int], accept_past_s: int, records_lost: bool
+    snapshot: Snapshot,
+    events: LogView,
+    *,
+    clock_ms: Callable[[], int],
+    accept_past_s: int,
+    records_lost: bool,
+    tenant: str | None = None,
 ) -> Freshness:
     """How fresh the snapshot is. Read the snapshot first, then the clock, then the ends of the log.
 
     In that order, everything acknowledged before `now_ms` lies below the ends that are compared with the snapshot.
+    The loss is that of one tenant, or of all. Records that are gone may have been anybody's.
     """
     applied, now_ms = snapshot.applied(), clock_ms()
     complete = complete_through(applied, events, now_ms=now_ms, clock_ms=clock_ms)
     final = None if complete is None else complete - accept_past_s * 1000
-    loss = None if records_lost else sum(ledger.missing for ledger in snapshot.ledger().values())
+    loss = None if records_lost else _missing(snapshot, tenant)
     return Freshness(now_ms, complete, final, loss, applied)
+
+
+def _missing(snapshot: Snapshot, tenant: str | None) -> int:
+    if tenant is None:
+        return sum(ledger.missing for ledger in snapshot.ledger().values())
+    return snapshot.tenant_ledgers().get(tenant, Ledger()).missing
 
 
 def complete_through(

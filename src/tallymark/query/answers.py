@@ -31,7 +31,7 @@ def total(sources: Sources, question: Question) -> Computed:
     """One number per aggregate, over all time or over a range."""
     with sources.store.snapshots.take() as snapshot:
         frame = _read(snapshot, question)
-        fresh = _fresh(sources, snapshot)
+        fresh = _fresh(sources, snapshot, question)
     ((_, row),) = rows(frame, ())
     value = values(row, question.functions, question.meter)
     return _computed(question, fresh, value=value)
@@ -48,7 +48,7 @@ def series(sources: Sources, question: Question) -> Computed:
         except TooManyRows as error:
             is_ours = error.most_rows < MOST_ROWS
             raise parsing.too_many_points(None, limits) if is_ours else parsing.too_many_rows(MOST_ROWS) from None
-        fresh = _fresh(sources, snapshot)
+        fresh = _fresh(sources, snapshot, question)
     found: dict[Labels, dict[int, Row]] = {} if question.by else {(): {}}
     for (*labels, start_s), row in rows(frame, (*_columns(question), "bucket_s")):
         found.setdefault(tuple(labels), {})[start_s] = row
@@ -70,7 +70,7 @@ def top(sources: Sources, question: Question) -> Computed:
             first, _ = _largest(snapshot, question)
         except TooManyRows:
             raise parsing.too_many_rows(MOST_ROWS) from None
-        fresh = _fresh(sources, snapshot)
+        fresh = _fresh(sources, snapshot, question)
     items = [
         {
             "labels": dict(zip(question.by, labels, strict=True)),
@@ -149,13 +149,14 @@ def _read(
     )
 
 
-def _fresh(sources: Sources, snapshot: Snapshot) -> Freshness:
+def _fresh(sources: Sources, snapshot: Snapshot, question: Question) -> Freshness:
     return freshness(
         snapshot,
         sources.events,
         clock_ms=sources.clock_ms,
         accept_past_s=sources.settings.events.accept_past_s,
         records_lost=sources.lost.known(sources.store),
+        tenant=question.meter.tenant,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Protocol
 
 from tallymark import dashboard, problems, telemetry
@@ -9,7 +10,7 @@ from tallymark.fidelity.rates import Rates
 from tallymark.fidelity.roles import full_name, roles
 from tallymark.fidelity.status import status
 from tallymark.http import APPLIED, Problem, decode_positions
-from tallymark.query import answers, dead_letters, meters_api, openapi, parsing
+from tallymark.query import answers, dead_letters, meters_api, openapi, parsing, tenants_api
 from tallymark.query.cache import Computed, Positions
 from tallymark.query.meters_api import known_meter
 from tallymark.query.parameters import Pairs
@@ -28,15 +29,16 @@ METER = "/v1/meters/{name}"
 def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = lambda: False) -> Routes:
     """The whole table."""
     table = [
-        Route("GET", "/v1/meters", "every meter", _plain(lambda: meters_api.list_meters(sources))),
-        Route("GET", METER, "one meter", _named(lambda name: meters_api.get_meter(sources, name))),
+        Route("GET", "/v1/tenants", "every tenant", _plain(lambda: tenants_api.list_tenants(sources))),
+        Route("GET", "/v1/meters", "every meter", _of_tenant(partial(meters_api.list_meters, sources))),
+        Route("GET", METER, "one meter", _named(partial(meters_api.get_meter, sources))),
         Route("PUT", METER, "add or change a meter", _put(sources), body="the definition, as in the file of meters"),
-        Route("DELETE", METER, "stop counting a meter", _named(lambda name: meters_api.delete_meter(sources, name))),
+        Route("DELETE", METER, "stop counting a meter", _named(partial(meters_api.delete_meter, sources))),
         Route(
             "POST",
             f"{METER}/resume",
             "let a broken meter count again",
-            _named(lambda name: meters_api.resume_meter(sources, name)),
+            _named(partial(meters_api.resume_meter, sources)),
         ),
         _asking("total", "one number of a meter", parsing.TOTAL, sources, parsing.total, answers.total),
         _asking("series", "a meter over time", parsing.SERIES, sources, parsing.series, answers.series),
@@ -55,7 +57,7 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             "GET",
             "/v1/dlq",
             "dead letters, newest first, and how many events of each reason",
-            lambda request: json_response(dead_letters.list_letters(sources, request.pairs)),
+            lambda request: json_response(dead_letters.list_letters(sources, request.tenant, request.pairs)),
             ("limit",),
             keys=dead_letters.FILTERS,
         ),
@@ -63,7 +65,9 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             "GET",
             "/v1/dlq/{id}",
             "one dead letter with its events",
-            lambda request: json_response(dead_letters.show_letter(sources, request.arguments["id"], request.pairs)),
+            lambda request: json_response(
+                dead_letters.show_letter(sources, request.tenant, request.arguments["id"], request.pairs)
+            ),
             ("limit",),
         ),
         Route("GET", "/healthz", "alive", _plain(lambda: {"status": "alive"})),
@@ -89,7 +93,7 @@ def _asking(
     kind: str, summary: str, parameters: tuple[str, ...], sources: Sources, parse: Parse, compute: Compute
 ) -> Route:
     def answer(request: Request) -> Response | Future[Response]:
-        meter = known_meter(sources.store.registry, request.arguments["name"])
+        meter = known_meter(sources.store.registry, request.tenant, request.arguments["name"])
         limits = sources.settings.query
         asked = parse(meter, request.pairs, now_ms=sources.clock_ms(), limits=limits)
         # A header that cannot be decoded is not from one of our collectors: then the answer is computed afresh.
@@ -119,10 +123,20 @@ def _plain(make: Callable[[], Any]) -> Callable[[Request], Response]:
     return answer
 
 
-def _named(make: Callable[[str], Any]) -> Callable[[Request], Response]:
+def _of_tenant(make: Callable[[str], Any]) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         request.no_parameters()
-        return json_response(make(request.arguments["name"]))
+        return json_response(make(request.tenant))
+
+    return answer
+
+
+def _named(make: Callable[[str, str], Any]) -> Callable[[Request], Response]:
+    """`make` gets the tenant and the name of the meter."""
+
+    def answer(request: Request) -> Response:
+        request.no_parameters()
+        return json_response(make(request.tenant, request.arguments["name"]))
 
     return answer
 
@@ -130,7 +144,7 @@ def _named(make: Callable[[str], Any]) -> Callable[[Request], Response]:
 def _put(sources: Sources) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         request.no_parameters()
-        code, data = meters_api.put_meter(sources, request.arguments["name"], request.body)
+        code, data = meters_api.put_meter(sources, request.tenant, request.arguments["name"], request.body)
         return json_response(data, status=code)
 
     return answer

@@ -20,6 +20,7 @@ from tallymark.query.sources import Sources
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import SnapshotOutdated, StoreError, StoreUnreachable
 from tallymark.store.sqlite.failures import FileAway
+from tallymark.tenants import tenant_of
 
 THREADS = 4
 MOST_WAITING = 256
@@ -72,6 +73,7 @@ class Dispatcher:
             await _body(proto) if route.body else b"",
             dict(zip(route.names, arguments, strict=True)),
             scope.headers.get,
+            tenant_of(scope),
         )
 
     async def _answered(self, make: Make, request: Request) -> Response:
@@ -90,14 +92,14 @@ class Dispatcher:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     async def _stream(self, request: Request, proto: Any) -> None:
-        name = request.arguments["name"]
+        tenant, name = request.tenant, request.arguments["name"]
 
         def prepare() -> tuple[RegisteredMeter, Any, int]:
-            meter = known_meter(self._sources.store.registry, name)
+            meter = known_meter(self._sources.store.registry, tenant, name)
             return meter, parsing.live(meter, request.pairs), self._sources.store.snapshots.journal_end()
 
         meter, where, end = await self._in_thread(prepare)
-        with self.follower.listen(name, where, since=_resume(request, end)) as listener:
+        with self.follower.listen(tenant, name, where, since=_resume(request, end)) as listener:
             telemetry.QUERY_LISTENERS.set(self.follower.listeners)
             headers = [
                 ("content-type", "text/event-stream; charset=utf-8"),
@@ -110,7 +112,7 @@ class Dispatcher:
             try:
                 await live.stream(transport, listener, gone=gone, version=meter.version)
             except RuntimeError:
-                logger.debug("a listener of %s left", name)  # granian: the connection is closed
+                logger.debug("a listener of %s of %s left", name, tenant)  # granian: the connection is closed
             finally:
                 gone.cancel()
         telemetry.QUERY_LISTENERS.set(self.follower.listeners)

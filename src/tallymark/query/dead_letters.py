@@ -10,6 +10,7 @@ from tallymark.http import Problem
 from tallymark.query.frame_rows import rows, rows_in_a_child
 from tallymark.query.parameters import Given, Pairs, sort_out
 from tallymark.query.sources import Sources
+from tallymark.query.tenants_api import require_tenant
 from tallymark.store.model import MAYBE_DUPLICATE, DeadLetter, LetterSummary
 from tallymark.suggest import suggest
 
@@ -33,16 +34,19 @@ MOST_TEXT_BYTES = 64_000
 MOST_HEX_BYTES = 4_096
 
 
-def list_letters(sources: Sources, pairs: Pairs) -> dict[str, Any]:
-    """The letters that are kept, newest first, and how many events each reason has ever had."""
+def list_letters(sources: Sources, tenant: str, pairs: Pairs) -> dict[str, Any]:
+    """The letters of the tenant that are kept, newest first, and how many events each reason has ever had."""
     given = sort_out(pairs, allowed=("limit",), question="/v1/dlq", keys=tuple(FILTERS))
     store = sources.store
-    counts, last_ms = store.dead_letters.counts(tenant=MAIN), store.dead_letters.last_ms(tenant=MAIN)
+    counts, last_ms = store.dead_letters.counts(tenant=tenant), store.dead_letters.last_ms(tenant=tenant)
+    if not counts:
+        # A tenant whose every event was refused has letters, but nothing else yet.
+        require_tenant(store.registry, tenant)
     _check(given, "hop", HOPS)
     _check(given, "reason", (*REASONS, *(reason for _, reason in counts)))
     limit = given.whole("limit", default=DEFAULT_LETTERS, most=MOST_LETTERS)
     hops, reasons = (given.where.get(name, ()) for name in FILTERS)
-    found = store.dead_letters.search(tenant=MAIN, hops=hops, reasons=reasons, limit=limit)
+    found = store.dead_letters.search(tenant=tenant, hops=hops, reasons=reasons, limit=limit)
     return {
         "letters": [_summary(each) for each in found],
         "counts": [
@@ -53,14 +57,14 @@ def list_letters(sources: Sources, pairs: Pairs) -> dict[str, Any]:
     }
 
 
-def show_letter(sources: Sources, name: str, pairs: Pairs) -> dict[str, Any]:
+def show_letter(sources: Sources, tenant: str, name: str, pairs: Pairs) -> dict[str, Any]:
     """One letter with what is kept of its events: `text` as it was sent, `rows` of a frame, or `hex` if neither."""
     given = sort_out(pairs, allowed=("limit",), question=f"/v1/dlq/{name[:20]}")
     limit = given.whole("limit", default=DEFAULT_EVENTS, most=MOST_EVENTS)
     is_id = name.isascii() and name.isdigit() and len(name) <= 18
     letter = sources.store.dead_letters.get(int(name)) if is_id else None
-    if letter is None:
-        raise Problem(404, "unknown_letter", _unknown(sources, name, is_id=is_id), letter=name[:20])
+    if letter is None or letter.tenant != tenant:
+        raise Problem(404, "unknown_letter", _unknown(sources, tenant, name, is_id=is_id), letter=name[:20])
     return {**_summary(LetterSummary.of(int(name), letter)), **_content(letter, limit)}
 
 
@@ -73,7 +77,8 @@ def _content(letter: DeadLetter, limit: int) -> dict[str, Any]:
     if letter.hop == "pipeline":
         try:
             # A frame that killed its task must not kill this service too.
-            found = (rows_in_a_child if letter.reason == KILLER else rows)(letter.raw, limit=limit)
+            read = rows_in_a_child if letter.reason == KILLER else rows
+            found = read(letter.raw, limit=limit, tenant=letter.tenant)
         except FrameError as error:
             return _bytes(letter, f"its events cannot be read: {error}")
         return {"rows": found, **_left_out(letter.events - len(found), "left_out")}
@@ -114,13 +119,15 @@ def _check(given: Given, name: str, known: tuple[str, ...]) -> None:
             raise Problem(400, "bad_choice", f"{name} = {text[:60]!r} is not known{near}", parameter=name)
 
 
-def _unknown(sources: Sources, name: str, *, is_id: bool) -> str:
+def _unknown(sources: Sources, tenant: str, name: str, *, is_id: bool) -> str:
     if not is_id:
         return f"{name[:40]!r} is not the number of a dead letter; `tallymark dlq list` shows them"
-    kept = sources.store.dead_letters.search(tenant=MAIN, limit=1)
+    kept = sources.store.dead_letters.search(tenant=tenant, limit=1)
+    whose = "" if tenant == MAIN else f" in the tenant {tenant}"
     if not kept:
-        return f"there is no dead letter {name}; none are kept"
+        require_tenant(sources.store.registry, tenant)
+        return f"there is no dead letter {name}{whose}; none are kept"
     return (
-        f"there is no dead letter {name}, or not any more: the oldest are deleted to stay within log.dead_bytes;"
+        f"there is no dead letter {name}{whose}, or not any more: the oldest are deleted to stay within log.dead_bytes;"
         f" the newest is {kept[0].letter_id}"
     )

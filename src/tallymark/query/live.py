@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 
 from tallymark.events.moments import rfc3339_s
-from tallymark.events.tenants import MAIN
 from tallymark.http import Problem
 from tallymark.query.response import encode
 from tallymark.query.values import rows, values
@@ -43,8 +42,9 @@ def message(event: str, data: Mapping[str, Any], *, sequence: int | None = None)
 
 @dataclass(eq=False)
 class Listener:
-    """A client that follows one meter, with a bounded queue of messages."""
+    """A client that follows one meter of a tenant, with a bounded queue of messages."""
 
+    tenant: str
     name: str
     where: Where
     sequence: int
@@ -86,14 +86,14 @@ class Follower:
         return self._task is not None and not self._task.done()
 
     @contextlib.contextmanager
-    def listen(self, name: str, where: Mapping[str, Sequence[str]], *, since: int) -> Iterator[Listener]:
+    def listen(self, tenant: str, name: str, where: Mapping[str, Sequence[str]], *, since: int) -> Iterator[Listener]:
         """Everything applied after `since`, until the block is left."""
         if self._closed:
             raise Problem(503, "stopping", "the service is stopping", headers={"retry-after": "1"})
         if len(self._listeners) >= MOST_LISTENERS:
             detail = f"{len(self._listeners)} listeners (at most {MOST_LISTENERS}); try again later"
             raise Problem(503, "too_many_listeners", detail, headers={"retry-after": "5"}, limit=MOST_LISTENERS)
-        listener = Listener(name, tuple((key, tuple(wanted)) for key, wanted in where.items()), since)
+        listener = Listener(tenant, name, tuple((key, tuple(wanted)) for key, wanted in where.items()), since)
         self._listeners.add(listener)
         if not self.following:
             self._task = asyncio.create_task(self._follow(), name="live")
@@ -112,7 +112,7 @@ class Follower:
         while self._listeners and not self._closed:
             groups = defaultdict(list)
             for listener in self._listeners:
-                groups[listener.name, listener.where, listener.sequence].append(listener)
+                groups[listener.tenant, listener.name, listener.where, listener.sequence].append(listener)
             try:
                 through, texts = await self._in_thread(partial(news, self._store, tuple(groups)))
             except Exception as error:  # the store may be away for a moment; listeners wait  # noqa: BLE001
@@ -132,26 +132,31 @@ class Follower:
                     listener.give(text)
 
 
-Wanted = tuple[str, Where, int]
+Wanted = tuple[str, str, Where, int]
+"""tenant, meter, filter, and the sequence read up to"""
 
 
 def news(store: Store, groups: Sequence[Wanted]) -> tuple[int, dict[Wanted, bytes | None]]:
     """(sequence read up to, text for each group): empty if nothing changed, None if the meter is gone."""
-    start = min(sequence for _, _, sequence in groups)
+    start = min(sequence for *_, sequence in groups)
     batches = store.snapshots.journal_since(start)
     if not batches:
         return store.snapshots.journal_end() if start > store.snapshots.journal_end() else start, {}
     through = batches[-1][0]
-    meters = {registered.meter.name: registered for registered in store.registry.meters(MAIN)}
+    meters = {
+        (tenant, registered.meter.name): registered
+        for tenant in {tenant for tenant, *_ in groups}
+        for registered in store.registry.meters(tenant)
+    }
     texts: dict[Wanted, bytes | None] = {}
     for wanted in groups:
-        name, where, since = wanted
-        if name not in meters:
+        tenant, name, where, since = wanted
+        if (tenant, name) not in meters:
             texts[wanted] = None
             continue
         frames = [frame for sequence, frame in batches if sequence > since]
         gap = since + 1 < batches[0][0]
-        texts[wanted] = _changes(meters[name], where, frames, through, gap=gap)
+        texts[wanted] = _changes(meters[tenant, name], where, frames, through, gap=gap)
     return through, texts
 
 

@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 
 from tallymark.events.moments import rfc3339_ms
-from tallymark.events.tenants import MAIN
+from tallymark.events.tenants import DEMO, MAIN
 from tallymark.http import Problem
 from tallymark.meters import MeterError, from_mapping, to_mapping
 from tallymark.query.sources import Sources
+from tallymark.query.tenants_api import require_room, require_tenant
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Registry, UnknownMeter
 from tallymark.suggest import suggest
@@ -16,21 +17,23 @@ from tallymark.suggest import suggest
 MOST_BODY_BYTES = 64_000
 
 
-def known_meter(registry: Registry, name: str) -> RegisteredMeter:
-    """The newest version; 404 with the nearest name if there is none."""
+def known_meter(registry: Registry, tenant: str, name: str) -> RegisteredMeter:
+    """The newest version; 404 with the nearest name in the tenant if there is none."""
     try:
-        return registry.meter(MAIN, name)
+        return registry.meter(tenant, name)
     except UnknownMeter:
-        near = suggest(name, sorted(known.meter.name for known in registry.meters(MAIN)), what="there are")
-        raise Problem(404, "unknown_meter", f"there is no meter {name[:80]!r}{near}", meter=name[:80]) from None
+        raise _unknown(registry, tenant, name) from None
 
 
-def list_meters(sources: Sources) -> dict[str, Any]:
-    return {"meters": [to_json(meter) for meter in sources.store.registry.meters(MAIN)]}
+def list_meters(sources: Sources, tenant: str) -> dict[str, Any]:
+    meters = sources.store.registry.meters(tenant)
+    if not meters:
+        require_tenant(sources.store.registry, tenant)
+    return {"meters": [to_json(meter) for meter in meters]}
 
 
-def get_meter(sources: Sources, name: str) -> dict[str, Any]:
-    found = known_meter(sources.store.registry, name)
+def get_meter(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
+    found = known_meter(sources.store.registry, tenant, name)
     gaps = [
         {"partition": gap.partition, "start": gap.start, "end": gap.end, "missed": gap.missed}
         for gap in sources.store.registry.gaps(found.meter_id)
@@ -38,29 +41,30 @@ def get_meter(sources: Sources, name: str) -> dict[str, Any]:
     return {**to_json(found), "gaps": gaps}
 
 
-def put_meter(sources: Sources, name: str, body: bytes) -> tuple[int, dict[str, Any]]:
-    """(status, answer): 201 for a new meter, 200 for a new version or no change."""
+def put_meter(sources: Sources, tenant: str, name: str, body: bytes) -> tuple[int, dict[str, Any]]:
+    """(status, answer): 201 for a new meter, 200 for a new version or no change. A new tenant begins with it."""
     meter = _definition(name, body)
-    before = {known.meter.name: known for known in sources.store.registry.meters(MAIN)}.get(name)
+    before = {known.meter.name: known for known in sources.store.registry.meters(tenant)}.get(name)
     if before is not None and before.built_in:
         if meter == before.meter:
             return 200, {**to_json(before), "note": "nothing changed"}
         raise _built_in(name, "redefined")
-    after = sources.store.registry.put_meter(MAIN, meter, now_ms=sources.clock_ms())
+    require_room(sources.store.registry, tenant)
+    after = sources.store.registry.put_meter(tenant, meter, now_ms=sources.clock_ms())
     return (201 if before is None else 200), {**to_json(after), "note": _note(before, after)}
 
 
-def delete_meter(sources: Sources, name: str) -> dict[str, Any]:
-    gone = known_meter(sources.store.registry, name)
+def delete_meter(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
+    gone = known_meter(sources.store.registry, tenant, name)
     if gone.built_in:
         raise _built_in(name, "deleted")
-    sources.store.registry.delete_meter(MAIN, name, now_ms=sources.clock_ms())
+    sources.store.registry.delete_meter(tenant, name, now_ms=sources.clock_ms())
     return {"deleted": name, "version": gone.version, "note": f"{name} stops counting from the next batch on"}
 
 
-def resume_meter(sources: Sources, name: str) -> dict[str, Any]:
-    before = known_meter(sources.store.registry, name)
-    after = sources.store.registry.resume_meter(MAIN, name)
+def resume_meter(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
+    before = known_meter(sources.store.registry, tenant, name)
+    after = sources.store.registry.resume_meter(tenant, name)
     return {**to_json(after), "note": _resumed(before, after)}
 
 
@@ -75,6 +79,16 @@ def to_json(registered: RegisteredMeter) -> dict[str, Any]:
         "broken": registered.broken,
         "missed": registered.missed,
     }
+
+
+def _unknown(registry: Registry, tenant: str, name: str) -> Problem:
+    require_tenant(registry, tenant)
+    if tenant == MAIN and any(known.meter.name == name for known in registry.meters(DEMO)):
+        where = f"; the demo's traffic has one: add ?tenant={DEMO}, or --tenant {DEMO} to a command"
+        return Problem(404, "unknown_meter", f"you have no meter {name[:80]!r}{where}", meter=name[:80])
+    near = suggest(name, sorted(known.meter.name for known in registry.meters(tenant)), what="there are")
+    whose = "" if tenant == MAIN else f" in the tenant {tenant}"
+    return Problem(404, "unknown_meter", f"there is no meter {name[:80]!r}{whose}{near}", meter=name[:80])
 
 
 def _definition(name: str, body: bytes) -> Any:

@@ -4,14 +4,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from tallymark import __version__
+from tallymark.events.tenants import NAME_RULE
 from tallymark.query.parameters import PARAMETERS
 from tallymark.query.routes import Route
+from tallymark.tenants import PARAMETER
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 _PATH_PARTS = {"name": ("name of a meter", "events"), "id": ("number of a dead letter", "17")}
+OF_A_TENANT = ("/v1/meters", "/v1/dlq")
+"""paths whose answers are those of one tenant; the others take `?tenant=` too, and it changes nothing"""
 _ERRORS = {
     "400": "wrong parameters",
-    "404": "no such meter, letter or path",
+    "404": "no such meter, tenant, letter or path",
     "503": "cannot answer now; see Retry-After",
 }
 
@@ -42,6 +46,7 @@ def _operation(route: Route) -> dict[str, Any]:
             *map(_path_parameter, route.names),
             *(_key_parameter(*key) for key in route.keys.items()),
             *(_query_parameter(name) for name in route.parameters),
+            *(_tenant_parameters() if route.path.startswith(OF_A_TENANT) else ()),
         ],
         "responses": {
             "200": {"description": "the answer", "content": {route.content: {}}},
@@ -98,6 +103,12 @@ def _query_parameter(name: str) -> dict[str, Any]:
         "schema": {"type": "array", "items": text} if parameter.repeats else text,
         "example": [parameter.example] if parameter.repeats else parameter.example,
     }
+
+
+def _tenant_parameters() -> list[dict[str, Any]]:
+    """Either will do; both are fine as long as they agree."""
+    parameter = {**_query_parameter(PARAMETER), "schema": {"type": "string", "pattern": f"^{NAME_RULE}$"}}
+    return [parameter, {**parameter, "name": "Tallymark-Tenant", "in": "header"}]
 
 
 def _filter_parameter() -> dict[str, Any]:

@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl
 
 from tallymark.http import Problem
 from tallymark.suggest import suggest
+from tallymark.tenants import PARAMETER as TENANT
 
 LABEL = "label."
 MOST_PAIRS = 1000
@@ -40,6 +41,7 @@ PARAMETERS = {
             "cached",
             choices=("fresh", "cached"),
         ),
+        Parameter(TENANT, "whose meters and events; the header Tallymark-Tenant says the same", "main"),
     )
 }
 LATER = ("window", "compare")
@@ -50,13 +52,14 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def read_pairs(query_string: str) -> Pairs:
-    """The decoded pairs of a query string, in order."""
+    """The decoded pairs of a query string, in order; without the tenant, which `tallymark.tenants` reads."""
     try:
-        return parse_qsl(query_string, keep_blank_values=True, errors="strict", max_num_fields=MOST_PAIRS)
+        pairs = parse_qsl(query_string, keep_blank_values=True, errors="strict", max_num_fields=MOST_PAIRS)
     except UnicodeDecodeError:
         raise Problem(400, "bad_text", "the query string is not UTF-8 after percent-decoding") from None
     except ValueError:
         raise Problem(400, "too_many_parameters", f"more than {MOST_PAIRS:,} parameters in one question") from None
+    return [pair for pair in pairs if pair[0] != TENANT]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from tallymark.events.tenants import MAIN
 from tallymark.http import Problem
 from tallymark.query.parameters import Pairs, sort_out
 from tallymark.query.response import Response
@@ -22,6 +23,8 @@ class Request:
     arguments: dict[str, str] = field(default_factory=dict)
     """the parts of the path in braces"""
     headers: Callable[[str], str | None] = lambda _: None
+    tenant: str = MAIN
+    """whose meters, numbers and letters are meant; never one of `pairs`"""
 
     def no_parameters(self) -> None:
         """For routes that take none: whatever is given is a mistake."""

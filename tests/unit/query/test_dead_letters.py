@@ -196,12 +196,12 @@ def test_a_reader_has_a_time_limit(desk, monkeypatch):
 def test_a_reader_has_bounded_its_memory_before_it_reads(monkeypatch):
     done = []
     monkeypatch.setattr(resource, "setrlimit", lambda what, bounds: done.append((what, bounds)))
-    monkeypatch.setattr(frame_rows, "rows", lambda content, limit: done.append((content, limit)) or [])
-    monkeypatch.setattr(frame_rows.sys, "argv", ["frame_rows", "5"])
+    monkeypatch.setattr(frame_rows, "rows", lambda content, limit, tenant: done.append((content, limit, tenant)) or [])
+    monkeypatch.setattr(frame_rows.sys, "argv", ["frame_rows", "5", "acme"])
     monkeypatch.setattr(frame_rows.sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"frame")))
     monkeypatch.setattr(frame_rows.sys, "stdout", SimpleNamespace(buffer=io.BytesIO()))
     assert frame_rows.main() == 0
-    assert done == [(resource.RLIMIT_AS, (4_000_000_000, 4_000_000_000)), (b"frame", 5)]
+    assert done == [(resource.RLIMIT_AS, (4_000_000_000, 4_000_000_000)), (b"frame", 5, "acme")]
 
 
 def given_reasons() -> set[str]:

@@ -54,13 +54,13 @@ class Listening:
         self.follower = live.Follower(store, in_thread, interval_s=0.005)
         self.tasks = []
 
-    async def open(self, name="views", where=None, since=None, transport=None):
+    async def open(self, name="views", where=None, since=None, transport=None, tenant="main"):
         transport = transport or Transport()
         gone = asyncio.get_running_loop().create_future()
 
         async def stream():
             since_ = self.store.snapshots.journal_end() if since is None else since
-            with self.follower.listen(name, where or {}, since=since_) as listener:
+            with self.follower.listen(tenant, name, where or {}, since=since_) as listener:
                 transport.listener = listener
                 await live.stream(transport, listener, gone=gone, version=1)
 
@@ -249,7 +249,7 @@ def test_too_many_listeners_are_refused(desk, monkeypatch):
 
     async def scene(listening):
         await listening.open()
-        with pytest.raises(Problem, match="at most 1"), listening.follower.listen("views", {}, since=0):
+        with pytest.raises(Problem, match="at most 1"), listening.follower.listen("main", "views", {}, since=0):
             pass
 
     play(desk, scene)

@@ -5,7 +5,21 @@ import re
 from tallymark import dashboard
 from tallymark.query.parameters import PARAMETERS, RESERVED
 
-CONTRACT = ["from", "to", "step", "window", "by", "k", "fn", "compare", "tz", "format", "consistency", "limit"]
+CONTRACT = [
+    "from",
+    "to",
+    "step",
+    "window",
+    "by",
+    "k",
+    "fn",
+    "compare",
+    "tz",
+    "format",
+    "consistency",
+    "limit",
+    "tenant",
+]
 
 
 def test_every_route_is_in_it(desk):
@@ -26,9 +40,17 @@ def test_every_documented_parameter_is_taken(desk):
             if parameter["in"] == "query" and name != "label" and not path.endswith("/live"):
                 needed = "&by=video" if path.endswith("/top") and name != "by" else ""
                 answer = desk.ask(f"{path.format(name='views')}?{name}={examples[name]}{needed}")
-                assert answer["meter"] == "views"
+                assert answer.get("meter", answer.get("name")) == "views"
                 taken.add(name)
-    assert taken >= {"from", "to", "step", "by", "k", "fn", "tz"}
+    assert taken >= {"from", "to", "step", "by", "k", "fn", "tz", "tenant"}
+
+
+def test_what_belongs_to_a_tenant_says_so_and_nothing_else_does(desk):
+    for path, methods in desk.ask("/openapi.json")["paths"].items():
+        for operation in methods.values():
+            found = {(each["name"], each["in"]) for each in operation["parameters"]}
+            both = {("tenant", "query"), ("Tallymark-Tenant", "header")}
+            assert found & both == (both if path.startswith(("/v1/meters", "/v1/dlq")) else set()), path
 
 
 def test_reserved_words_are_those_of_the_contract():

@@ -183,10 +183,10 @@ def test_a_follower_hears_of_batches_that_were_pruned_while_it_read(monkeypatch:
             keeper.upkeep.prune(now_ms=40, journal_keep_ms=0, letter_bytes=10**9)
 
     follower = opened(server, prune)
-    wanted = ("events", (), 0)
+    wanted = ("main", "events", (), 0)
     through, texts = news(follower, [wanted])
     assert (through, b'"gap":true' in (texts[wanted] or b"")) == (20, False)
-    wanted = ("events", (), through)
+    wanted = ("main", "events", (), through)
     through, texts = news(follower, [wanted])
     assert (through, b'"gap":true' in (texts[wanted] or b"")) == (50, True)
 
