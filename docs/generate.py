@@ -23,7 +23,8 @@ A setting comes from the first of these that has it: a flag, a variable, the fil
 - Flags: `--data`, `--host`, `--port`, and `--set key=value` for any other (`--set log.partitions=4`).
 - Variables: the name in capitals, `TALLYMARK_LOG_PARTITIONS=4`. Separate the items of a list with commas.
 - The file: `tallymark.toml` in the working folder, or the one named by `--profile`. Sections are TOML tables.
-- `TALLYMARK_URL` and `TALLYMARK_KEY` are not settings: they tell commands where Tallymark runs.
+- `TALLYMARK_URL`, `TALLYMARK_TENANT` and `TALLYMARK_KEY` are not settings: they tell commands where Tallymark
+  runs, and for whom to ask.
 
 An unknown name is an error that names the nearest known one. `tallymark settings` prints every setting with its value
 and where that came from.
@@ -44,6 +45,8 @@ COMMANDS_HEAD = """# Commands
 Every command takes `--help` and `--output table|json`, ends with 0 (ok), 1 (failed) or 2 (wrong usage), and says what
 went wrong in one line on stderr. Commands that talk to a running Tallymark find it by `--url`, else `TALLYMARK_URL`,
 else `http://127.0.0.1:8080`, and send `TALLYMARK_KEY` as a bearer token if it is set.
+Commands about events and meters are for the tenant in `--tenant`, else `TALLYMARK_TENANT`, else `main`;
+`--tenant demo` is the demo's traffic.
 
 A terminal gets colours, tables of its width and progress bars (the extra `cli`, part of `all`, brings them;
 `NO_COLOR` turns colours off). A pipe or a file gets plain text: one line a row, nothing cut off.

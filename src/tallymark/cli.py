@@ -87,7 +87,7 @@ def _help() -> str:
         "  tallymark send view video=A --wait\n"
         "  tallymark total events event=view\n\n"
         "See `tallymark COMMAND --help` for more. Commands that talk to a running Tallymark use --url or\n"
-        "TALLYMARK_URL (http://127.0.0.1:8080 if unset) and TALLYMARK_KEY.\n"
+        "TALLYMARK_URL (http://127.0.0.1:8080 if unset), --tenant or TALLYMARK_TENANT (main), and TALLYMARK_KEY.\n"
     )
 
 

@@ -300,8 +300,8 @@ def _from_file(profile: Path | None) -> Iterator[tuple[str, Any, str]]:
 
 
 PREFIX = "TALLYMARK_"
-# Variables that name where a command talks to; they are not settings of the service.
-_NOT_SETTINGS = {"TALLYMARK_URL", "TALLYMARK_KEY", "TALLYMARK_SUPERVISED"}
+# Variables that name where a command talks to, and as whom; they are not settings of the service.
+_NOT_SETTINGS = {"TALLYMARK_URL", "TALLYMARK_KEY", "TALLYMARK_TENANT", "TALLYMARK_SUPERVISED"}
 
 
 def _from_environment(environment: Mapping[str, str], places: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from tallymark.commands.command import Command, Group
 from tallymark.commands.output import cell, harmless, print_json, print_table
-from tallymark.commands.service import add_url, ask, connect
+from tallymark.commands.service import add_tenant, add_url, ask, connect
 
 DETAIL_CHARS = 100
 LAYOUT = "\n\t"
@@ -22,6 +22,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
         "--hop", choices=("collector", "pipeline"), help="refused on arrival, or accepted but not counted"
     )
     parser.add_argument("--limit", type=int, metavar="N", help="how many (100; at most 1,000), newest first")
+    add_tenant(parser)
     add_url(parser)
 
 
@@ -57,6 +58,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="the letter's number in `dlq list`")
     parser.add_argument("--limit", type=int, metavar="N", help="how many of its events (100; at most 1,000)")
+    add_tenant(parser)
     add_url(parser)
 
 

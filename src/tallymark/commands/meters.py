@@ -12,7 +12,7 @@ from tallymark.aggregates.functions import NAMES
 from tallymark.client.transport import HttpTransport
 from tallymark.commands.command import Command, CommandFailed, Group
 from tallymark.commands.output import print_json, print_table
-from tallymark.commands.service import add_url, ask, connect
+from tallymark.commands.service import ServiceRefused, add_tenant, add_url, ask, connect
 
 
 def read_file(path: Path) -> list[Any]:
@@ -105,19 +105,31 @@ def _apply(arguments: argparse.Namespace) -> int:
 
 def _planned(arguments: argparse.Namespace, transport: HttpTransport) -> Any:
     from tallymark.meters import MeterError, from_mapping, plan
+    from tallymark.meters.model import BUILT_IN
 
     wanted = read_file(arguments.file)
     keys = ("name", "event", "by", "compute", "value", "each", "where", "decimals")
-    current, registered = [], ask(transport, "GET", "/v1/meters").get("meters", [])
+    current, registered = [], _registered(transport)
     for found in registered:
         try:
             current.append(from_mapping({key: found[key] for key in keys if found.get(key) is not None}))
         except MeterError as error:
             raise CommandFailed(f"the service's meter {found.get('name')} cannot be read here: {error}") from error
     try:
-        return plan(current, wanted, built_in={found["name"] for found in registered if found.get("built_in")})
+        built_in = {found["name"] for found in registered if found.get("built_in")} if registered else set(BUILT_IN)
+        return plan(current, wanted, built_in=built_in)
     except MeterError as error:
         raise CommandFailed(f"{error}; nothing was changed") from None
+
+
+def _registered(transport: HttpTransport) -> list[dict[str, Any]]:
+    """The tenant's meters; none if it does not exist yet: its first meter makes it."""
+    try:
+        return list(ask(transport, "GET", "/v1/meters").get("meters", []))
+    except ServiceRefused as error:
+        if error.code != "unknown_tenant":
+            raise
+        return []
 
 
 def _show_plan(arguments: argparse.Namespace, planned: Any, *, done: bool = False) -> int:
@@ -179,13 +191,20 @@ def _words(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
+def _with_nothing(parser: argparse.ArgumentParser) -> None:
+    add_tenant(parser)
+    add_url(parser)
+
+
 def _with_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
+    add_tenant(parser)
     add_url(parser)
 
 
 def _with_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="YAML with a list `meters:`")
+    add_tenant(parser)
     add_url(parser)
 
 
@@ -211,7 +230,7 @@ COMMANDS = {
         "meters",
         "What is counted.",
         {
-            "list": _sub("list", "every meter", "list", add_url, _list),
+            "list": _sub("list", "every meter", "list", _with_nothing, _list),
             "show": _sub("show", "one meter", "show views", _with_name, _show),
             "add": _sub(
                 "add", "add or change a meter", "add views --event view --by video,country", _with_definition, _add

@@ -13,12 +13,21 @@ from tallymark.events import tenants
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
+class ServiceRefused(CommandFailed):
+    """The service answered, and not with success; `code` is that of the problem document, if it sent one."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(refusal(answer))
+        content = answer.json()
+        self.code = content.get("code") if isinstance(content, dict) else None
+
+
 def add_url(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", help=f"where Tallymark runs (TALLYMARK_URL, else {DEFAULT_URL})")
 
 
 def add_tenant(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tenant", metavar="NAME", help="whose events and meters (main)")
+    parser.add_argument("--tenant", metavar="NAME", help="whose events and meters (TALLYMARK_TENANT, else main)")
 
 
 def connect(arguments: argparse.Namespace) -> HttpTransport:
@@ -31,13 +40,15 @@ def connect(arguments: argparse.Namespace) -> HttpTransport:
 
 
 def _tenant(arguments: argparse.Namespace) -> str | None:
-    tenant: str | None = getattr(arguments, "tenant", None)
-    if tenant is None:
+    """None for commands that are about all tenants."""
+    if not hasattr(arguments, "tenant"):
         return None
+    given: str | None = arguments.tenant
+    tenant = os.environ.get("TALLYMARK_TENANT") or None if given is None else given
     try:
-        return tenants.check(tenant)
+        return None if tenant is None else tenants.check(tenant)
     except ValueError as error:
-        raise WrongUsage(f"--tenant: {error}") from None
+        raise WrongUsage(f"{'TALLYMARK_TENANT' if given is None else '--tenant'}: {error}") from None
 
 
 def ask(
@@ -51,7 +62,7 @@ def ask(
         raise unreachable(error) from error
     content = answer.json()
     if answer.status >= 400:
-        raise CommandFailed(refusal(answer))
+        raise ServiceRefused(answer)
     if answer.status == 204:
         return {}
     if not isinstance(content, dict):

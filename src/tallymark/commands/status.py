@@ -7,6 +7,7 @@ from tallymark.client.transport import HttpTransport
 from tallymark.commands.command import Command, CommandFailed
 from tallymark.commands.output import cell, print_json, print_line
 from tallymark.commands.service import add_url, ask, connect
+from tallymark.events.tenants import MAIN
 from tallymark.ledger import OUTCOMES
 
 POSITIONS = ("end", "synced", "applied", "behind")
@@ -59,7 +60,22 @@ def screen(status: dict[str, Any]) -> list[str]:
     if dead:
         lines += ["", "dead letters"]
         lines += [f"  {each['events']:>14,}  {each['hop']}: {each['reason']}" for each in dead]
-    return [*lines, "", f"meters    {', '.join(meter['name'] for meter in meters) or 'none'}"]
+    return [*lines, *_tenants(status), "", *_meters(meters)]
+
+
+def _tenants(status: dict[str, Any]) -> list[str]:
+    """Whose events they are, if not all are of `main`."""
+    found = status.get("tenants") or []
+    return ["", "tenants", *(f"  {each['accepted']:>14,}  {each['name']}" for each in found)] if found else []
+
+
+def _meters(meters: list[dict[str, Any]]) -> list[str]:
+    """Those of `main` first, then a line for each other tenant."""
+    names: dict[str, list[str]] = {MAIN: []}
+    for meter in meters:
+        names.setdefault(meter.get("tenant", MAIN), []).append(meter["name"])
+    own = ", ".join(names.pop(MAIN)) or "none"
+    return [f"meters    {own}", *(f"          {tenant}: {', '.join(names[tenant])}" for tenant in sorted(names))]
 
 
 def _style(line: str) -> str:
@@ -69,10 +85,15 @@ def _style(line: str) -> str:
 def _lacking(meters: list[dict[str, Any]]) -> list[str]:
     """What meters that count again missed before: nobody can mend it now, so it is no problem, but it is lost."""
     return [
-        f"  meter {each['name']} counts again, but lacks {each['missed']:,} events from when it was broken"
+        f"  {_named(each)} counts again, but lacks {each['missed']:,} events from when it was broken"
         for each in meters
         if each.get("missed") and not each.get("broken")
     ]
+
+
+def _named(meter: dict[str, Any]) -> str:
+    tenant = meter.get("tenant", MAIN)
+    return f"meter {meter['name']}" + ("" if tenant == MAIN else f" of the tenant {tenant}")
 
 
 def _account(status: dict[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ import argparse
 from tallymark.commands.command import Command, pairs
 from tallymark.commands.freshness import footnote
 from tallymark.commands.output import print_json, print_table
-from tallymark.commands.service import add_url, ask, connect, filters, question
+from tallymark.commands.service import add_tenant, add_url, ask, connect, filters, question
 
 
 def add_question(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +16,7 @@ def add_question(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--from", dest="start", metavar="T", help="RFC 3339, epoch milliseconds or relative (-1h)")
     parser.add_argument("--to", dest="end", metavar="T", help="up to but not including")
+    add_tenant(parser)
     add_url(parser)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from tallymark.events.tenants import MAIN
 from tallymark.fidelity.freshness import Freshness
 from tallymark.fidelity.roles import full_name
 from tallymark.ledger import Ledger
@@ -107,4 +108,5 @@ def _not_counted(found: Findings) -> list[str]:
 
 def _broken(registered: RegisteredMeter) -> str:
     missed = f"; it has missed {registered.missed:,} events" if registered.missed else ""
-    return f"meter {registered.meter.name} is broken: {registered.broken}{missed}"
+    whose = "" if registered.tenant == MAIN else f" of the tenant {registered.tenant}"
+    return f"meter {registered.meter.name}{whose} is broken: {registered.broken}{missed}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tallymark import __version__
+from tallymark.events.tenants import MAIN
 from tallymark.fidelity.account import SUMMANDS, account
 from tallymark.fidelity.evidence import Evidence
 from tallymark.fidelity.freshness import ahead_ms, freshness
@@ -12,7 +13,7 @@ from tallymark.fidelity.lost import are_lost
 from tallymark.fidelity.problems import Findings, problems
 from tallymark.fidelity.rates import Rates
 from tallymark.fidelity.roles import roles
-from tallymark.ledger import Ledger
+from tallymark.ledger import OUTCOMES, Ledger
 from tallymark.log.protocol import Positions
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Store
@@ -33,7 +34,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
             records_lost=are_lost(letters),
         )
         now_ms = fresh.now_ms
-        ledger = sum(snapshot.ledger().values(), Ledger())
+        ledger, ledgers = sum(snapshot.ledger().values(), Ledger()), snapshot.tenant_ledgers()
         lag, rate = recent_lag(snapshot, now_ms=now_ms), events_per_second(snapshot, now_ms=now_ms)
     # The log is read after the snapshot, so what is counted is never more than what was accepted.
     positions = evidence.events.positions() or {}
@@ -48,6 +49,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         "recent": rates.recent(),
         "roles": alive,
         "meters": _meters(meters),
+        **_tenants(ledgers, meters),
         "dead_letters": [{"hop": hop, "reason": reason, "events": events} for (hop, reason), events in letters.items()],
         "positions": _positions(positions, fresh.applied),
         "freshness": fresh.to_json(),
@@ -70,6 +72,7 @@ def _meters(meters: Sequence[RegisteredMeter]) -> list[dict[str, Any]]:
     return [
         {
             "name": each.meter.name,
+            "tenant": each.tenant,
             "version": each.version,
             "labels": list(each.labels),
             "compute": list(each.meter.compute),
@@ -78,6 +81,19 @@ def _meters(meters: Sequence[RegisteredMeter]) -> list[dict[str, Any]]:
         }
         for each in meters
     ]
+
+
+def _tenants(ledgers: Mapping[str, Ledger], meters: Sequence[RegisteredMeter]) -> dict[str, list[dict[str, Any]]]:
+    """Each tenant's part of the account, `main` first; nothing while there is only `main`."""
+    names = sorted({MAIN, *ledgers, *(each.tenant for each in meters)}, key=lambda name: (name != MAIN, name))
+    if names == [MAIN]:
+        return {}
+    return {"tenants": [{"name": name, **_terms(ledgers.get(name, Ledger()))} for name in names]}
+
+
+def _terms(ledger: Ledger) -> dict[str, int]:
+    terms = {term.name: getattr(ledger, term.name) for term in OUTCOMES}
+    return {"accepted": ledger.accepted, **terms, "missing": ledger.missing}
 
 
 def _positions(positions: Mapping[int, Positions], applied: Mapping[int, int]) -> list[dict[str, Any]]:

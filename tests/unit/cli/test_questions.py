@@ -196,3 +196,59 @@ def test_meters_are_added_listed_and_deleted(fake_service, capsys):
 def test_what_comes_later_says_so(capsys):
     assert main(["meters", "backfill", "views"]) == 1
     assert "not in this version" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["total", "views"],
+        ["series", "views", "--step", "1m", "--from", "0", "--to", "120000"],
+        ["top", "views", "--by", "video"],
+        ["meters", "list"],
+        ["meters", "show", "views"],
+        ["meters", "add", "clicks", "--event", "click"],
+        ["meters", "delete", "views"],
+        ["dlq", "list"],
+        ["send", "view"],
+    ],
+)
+def test_the_tenant_comes_from_the_option_or_else_the_environment(views, monkeypatch, words):
+    views.answers["/v1/dlq"] = 200, {"counts": [], "letters": []}
+    assert main([*words, "--tenant", "acme"]) == 0
+    assert views.requests[-1][2]["tallymark-tenant"] == "acme"
+    views.meters.setdefault("views", {"name": "views", "event": "view"})
+    monkeypatch.setenv("TALLYMARK_TENANT", "globex")
+    assert main(words) == 0
+    assert views.requests[-1][2]["tallymark-tenant"] == "globex"
+
+
+def test_without_a_tenant_none_is_named_and_status_is_of_all(views, monkeypatch):
+    assert main(["total", "views"]) == 0
+    assert "tallymark-tenant" not in views.requests[-1][2]
+    views.answers["/v1/status"] = 200, {"healthy": True}
+    monkeypatch.setenv("TALLYMARK_TENANT", "acme")
+    assert main(["status"]) == 0
+    assert all("tallymark-tenant" not in headers for _, _, headers, _ in views.requests)
+
+
+def test_a_name_that_no_tenant_can_have_is_wrong_usage(views, monkeypatch, capsys):
+    assert main(["total", "views", "--tenant", "Acme Inc"]) == 2
+    assert "--tenant: 'Acme Inc' cannot name a tenant" in capsys.readouterr().err
+    monkeypatch.setenv("TALLYMARK_TENANT", "ACME")
+    assert main(["total", "views"]) == 2
+    assert "TALLYMARK_TENANT: 'ACME' cannot name a tenant" in capsys.readouterr().err
+    assert views.requests == []
+
+
+def test_a_file_can_be_applied_to_a_tenant_that_does_not_exist_yet(fake_service, tmp_path, capsys):
+    path = tmp_path / "meters.yaml"
+    path.write_text(FILE)
+    fake_service.answers["/v1/meters"] = 404, {"code": "unknown_tenant", "detail": "there is no tenant 'acme'"}
+    assert main(["meters", "apply", str(path), "--tenant", "acme"]) == 0
+    assert set(fake_service.meters) == {"views", "sales"}
+    fake_service.answers["/v1/meters"] = 404, {"code": "unknown_path", "detail": "there is no /v1/meters"}
+    assert main(["meters", "plan", str(path)]) == 1
+    path.write_text("meters: [{name: events, event: view}]")
+    fake_service.answers["/v1/meters"] = 404, {"code": "unknown_tenant", "detail": "there is no tenant 'acme'"}
+    assert main(["meters", "apply", str(path), "--tenant", "acme"]) == 1
+    assert "events" not in fake_service.meters

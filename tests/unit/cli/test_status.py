@@ -110,3 +110,16 @@ def test_what_is_wrong_comes_first_and_fails(fake_service, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["! pipeline is absent", "! counts are 90.0 s behind"]
     assert any("damaged" in line for line in lines)
+
+
+def test_several_tenants_are_shown_with_their_events_and_meters(fake_service, capsys):
+    meters = [{"name": "events", "tenant": "main"}, {"name": "events", "tenant": "demo"}]
+    resumed = {"name": "demo_views", "tenant": "demo", "broken": None, "missed": 12}
+    tenants = [{"name": "main", "accepted": 1000}, {"name": "demo", "accepted": 25}]
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "tenants": tenants, "meters": [*meters, resumed]}
+    assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "  meter demo_views of the tenant demo counts again, but lacks 12 events from when it was broken"
+    place = lines.index("tenants")
+    assert [line.split() for line in lines[place + 1 : place + 3]] == [["1,000", "main"], ["25", "demo"]]
+    assert lines[-2:] == ["meters    events", "          demo: events, demo_views"]

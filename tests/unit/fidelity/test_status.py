@@ -6,6 +6,7 @@ import os
 import pytest
 
 from tallymark.log.protocol import Outgoing
+from tallymark.meters.model import Meter
 from tallymark.store.model import Lag, Ledger
 
 
@@ -244,6 +245,7 @@ def test_dead_letters_and_meters(desk):
     assert told["dead_letters"] == [{"hop": "collector", "reason": "bad_time", "events": 3}]
     assert {
         "name": "views",
+        "tenant": "main",
         "version": 1,
         "labels": ["video", "country"],
         "compute": ["count"],
@@ -274,3 +276,30 @@ def _finished_process():
     child = os.posix_spawn("/bin/true", ["true"], {})
     os.waitpid(child, 0)
     return child
+
+
+def test_tenants_are_told_apart_only_where_there_are_several(desk):
+    assert "tenants" not in desk.ask("/v1/status")
+    desk.store.registry.put_meter("acme", Meter("views", ("view",)), now_ms=1)
+    desk.store.ledgers = {0: Ledger(accepted=7, counted=6, duplicate=1)}
+    desk.store.tenant_ledgers = {
+        "main": Ledger(accepted=2, counted=2),
+        "demo": Ledger(accepted=5, counted=4, duplicate=1),
+    }
+    told = desk.ask("/v1/status")
+    assert [(each["name"], each["accepted"], each["counted"]) for each in told["tenants"]] == [
+        ("main", 2, 2),
+        ("acme", 0, 0),
+        ("demo", 5, 4),
+    ]
+    assert (told["counted"], told["duplicate"]) == (6, 1)
+    assert [each["tenant"] for each in told["meters"] if each["name"] == "views"] == ["acme", "main"]
+
+
+def test_a_broken_meter_of_another_tenant_is_named_with_it(desk):
+    desk.store.registry.put_meter("acme", Meter("views", ("view",)), now_ms=1)
+    desk.store.break_meter("views", "no such column", missed=4, tenant="acme")
+    assert (
+        "meter views of the tenant acme is broken: no such column; it has missed 4 events"
+        in desk.ask("/v1/status")["problems"]
+    )
