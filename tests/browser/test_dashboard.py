@@ -18,7 +18,7 @@ from tallymark.log.protocol import Outgoing
 from tallymark.meters.model import Meter
 from tallymark.settings import Settings
 from tallymark.store import deltas, open_store
-from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult
 from tallymark.testing import until
 
 # The page asks every few seconds, and the machine may be busy: the default of 5 s is too close.
@@ -71,22 +71,40 @@ class Service:
     def accept(self, events: int) -> None:
         self.log.append([Outgoing(0, b"frame", events)])
 
-    def count(self, views: dict[tuple[str, str], int], *, duplicate: int = 0) -> None:
+    def begin_demo(self) -> None:
+        """What `tallymark up --demo` does first."""
+        meter = Meter("demo_views", ("demo_view",), by=("video", "country"))
+        self.demo_views = self.store.registry.put_meter("demo", meter, now_ms=1)
+
+    def count_demo(self, views: dict[tuple[str, str], int]) -> None:
+        self.count(views, meter=self.demo_views)
+
+    def count(
+        self,
+        views: dict[tuple[str, str], int],
+        *,
+        duplicate: int = 0,
+        meter: RegisteredMeter | None = None,
+    ) -> None:
         """One batch of views, accepted and applied."""
+        meter = meter or self.views
+        events = self.store.registry.meter(meter.tenant, "events")
         now_ms = int(time.time() * 1000)
         total = sum(views.values())
         self.accept(total + duplicate)
         minute = now_ms // 60_000 * 60
-        rows = [(self.views.meter_id, "\0".join(labels), minute, n, 0, *[None] * 5) for labels, n in views.items()]
-        rows.append((1, "view", minute, total, 0, *[None] * 5))
+        rows = [(meter.meter_id, "\0".join(labels), minute, n, 0, *[None] * 5) for labels, n in views.items()]
+        rows.append((events.meter_id, "view", minute, total, 0, *[None] * 5))
+        ledger = Ledger(accepted=total + duplicate, counted=total, duplicate=duplicate)
         result = StretchResult(
             Stretch(0, self.offset, self.offset + 1),
             self.identity,
             self.store.registry.live_meters().revision,
-            (1, self.views.meter_id),
+            tuple(each.meter_id for each in self.store.registry.all_meters()),
             deltas.encode(deltas.from_rows(rows)),
-            Ledger(accepted=total + duplicate, counted=total, duplicate=duplicate),
+            ledger,
             received={now_ms - 120: total},
+            tenants={meter.tenant: ledger},
         )
         self.store.sink.apply([result], now_ms=now_ms)
         self.offset += 1
@@ -213,5 +231,65 @@ def test_it_fits_a_phone_in_both_schemes(browser: Browser, service: Service, sch
     phone.goto(service.url)
     expect(phone.locator("#counted")).to_have_text("1,234,567")
     expect(phone.locator("#top tbody tr")).to_have_count(1)
+    assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    phone.close()
+
+
+def test_without_a_demo_nothing_is_said_of_tenants(page: Page, service: Service) -> None:
+    service.count({("A", "KR"): 5})
+    expect(page.locator("#counted")).to_have_text("5")
+    expect(page.locator("#demo")).to_be_hidden()
+    expect(page.locator("#tenant")).to_be_hidden()
+    expect(page.locator("body")).not_to_contain_text("tenant", use_inner_text=True)
+
+
+def test_a_demo_is_called_one_and_gives_way_to_the_first_event_of_the_users_own(page: Page, service: Service) -> None:
+    service.begin_demo()
+    service.count_demo({("mars", "KR"): 40})
+    expect(page.get_by_label("Demo", exact=True)).to_contain_text(
+        "This is demo traffic. Send your first event and the page switches to your own:"
+    )
+    expect(page.locator("#demo .curl")).to_contain_text(f"curl '{service.url}/v1/events'")
+    expect(page.get_by_role("heading", name="Nothing has been counted yet")).to_be_hidden()
+    expect(page.locator("#counted")).to_have_text("40")
+    expect(page.locator("#top tbody tr").nth(0)).to_contain_text("mars40")
+    service.count({("A", "DE"): 3})
+    expect(page.locator("#demo")).to_be_hidden()
+    expect(page.locator("#counted")).to_have_text("3")
+    expect(page.locator("#accepted")).to_have_text("3 accepted")
+    expect(page.locator("#meter")).to_have_value("views")
+    expect(page.locator("#top tbody tr")).to_have_count(1)
+    expect(page.locator("#top tbody tr").nth(0)).to_contain_text("A3")
+    expect(page.locator("#tenant")).to_have_value("main")
+
+
+def test_a_chosen_tenant_stays_also_when_the_page_is_opened_again(page: Page, service: Service) -> None:
+    service.begin_demo()
+    service.count_demo({("mars", "KR"): 40})
+    expect(page.locator("#tenant")).to_have_value("demo")
+    page.get_by_label("tenant", exact=True).select_option("main")
+    expect(page.get_by_role("heading", name="Nothing has been counted yet")).to_be_visible()
+    expect(page.locator("#demo")).to_be_hidden()
+    page.get_by_label("tenant", exact=True).select_option("demo")
+    expect(page.locator("#demo-note")).to_have_text("You have not sent an event of your own yet:")
+    service.count({("A", "DE"): 3})
+    expect(page.locator("#demo-note")).to_have_text("Your own events are in the tenant main.")
+    expect(page.locator("#demo .curl")).to_be_hidden()
+    assert page.url == f"{service.url}/?tenant=demo"
+    page.reload()
+    expect(page.locator("#tenant")).to_have_value("demo")
+    expect(page.locator("#top tbody tr").nth(0)).to_contain_text("mars40")
+    service.count_demo({("mars", "KR"): 2})
+    expect(page.locator("#counted")).to_have_text("42")
+    expect(page.locator("#top tbody tr").nth(0)).to_contain_text("mars42")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_demo_fits_a_phone_in_both_schemes(browser: Browser, service: Service, scheme: str) -> None:
+    service.begin_demo()
+    service.count_demo({("mars", "KR"): 40})
+    phone = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)  # type: ignore[arg-type]
+    phone.goto(service.url)
+    expect(phone.locator("#demo")).to_be_visible()
     assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
     phone.close()

@@ -1,10 +1,12 @@
 // The page: /v1/status once a second, the chosen meter's `live` stream to know when its top keys change.
+// Where there are several tenants it shows one: the one in ?tenant=, else the demo until the first event of the user's own.
 
 import { Chart } from "./chart.js";
 
 const POLL_MS = 1000;
 const TOP_EVERY_MS = 1000;
 const TOP_AT_LEAST_EVERY_MS = 10_000;
+const MAIN = "main", DEMO = "demo";
 
 const $ = (id) => document.getElementById(id);
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
@@ -12,7 +14,7 @@ const tenths = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const precise = new Intl.NumberFormat(undefined, { maximumFractionDigits: 6 });
 const number = (value) => (value === null ? "–" : whole.format(value)); // null: nobody can tell now
 const chart = new Chart($("chart"));
-const page = { meters: [], live: null, following: "", topDirty: true, topAskedMs: 0, answeredAt: null, statusMs: 0 };
+const page = { tenant: MAIN, status: null, meters: [], live: null, following: "", topDirty: true, topAskedMs: 0, answeredAt: null, statusMs: 0 };
 
 async function getJson(path) {
   const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(5000) });
@@ -47,18 +49,50 @@ function reachable(yes, error) {
 }
 
 function show(status) {
+  page.status = status;
   page.statusMs = status.now_ms;
   verdict(status);
-  $("welcome").hidden = status.accepted > 0;
+  tenants(status.tenants ?? []);
+  const own = ledgerOf(page.tenant, status);
+  $("welcome").hidden = page.tenant === DEMO || (own ?? status).accepted > 0;
   set("rate", (status.events_per_second < 10 ? tenths : whole).format(status.events_per_second));
   chart.show(status.recent, status.now_ms);
-  account(status);
+  account(own ? { ...status, ...own, of_all: true } : status);
   lag(status.lag_ms);
   roles(status.roles);
   letters(status.dead_letters);
-  page.meters = status.meters;
+  page.meters = status.meters.filter((meter) => meter.tenant === page.tenant);
   choices();
   set("version", `Tallymark ${status.tallymark}`);
+}
+
+// Of one tenant, if there are several; without them the status itself is that of `main`.
+const ledgerOf = (name, status) => status.tenants?.find((tenant) => tenant.name === name);
+
+function tenants(found) {
+  const names = found.map(({ name }) => name);
+  const wanted = new URLSearchParams(location.search).get("tenant");
+  const hasOwn = found.some(({ name, accepted }) => name === MAIN && accepted > 0);
+  const byItself = names.includes(DEMO) && !hasOwn ? DEMO : MAIN;
+  const isChosen = names.includes(wanted);
+  switchTo(isChosen ? wanted : byItself);
+  $("tenant-part").hidden = !names.length;
+  options($("tenant"), names);
+  $("tenant").value = page.tenant;
+  for (const words of document.querySelectorAll(".of-all")) words.hidden = !names.length;
+  $("demo").hidden = page.tenant !== DEMO;
+  $("demo-command").hidden = hasOwn;
+  if (hasOwn) set("demo-note", `Your own events are in the tenant ${MAIN}.`);
+  else set("demo-note", isChosen ? "You have not sent an event of your own yet:" : "Send your first event and the page switches to your own:");
+}
+
+function switchTo(tenant) {
+  if (page.tenant === tenant) return;
+  page.tenant = tenant;
+  page.topDirty = true;
+  page.topAskedMs = 0;
+  $("top").hidden = true; // until its own rows are here
+  set("top-note", "");
 }
 
 function verdict(status) {
@@ -78,10 +112,12 @@ function account(status) {
   set("counted", whole.format(status.counted));
   const accepted = status.accepted ?? terms.reduce((sum, { name }) => sum + status[name], 0);
   set("accepted", `${number(status.accepted)} accepted`);
-  const rows = terms.map(({ name, label }) => row(label, status[name], name, name === "missing" && status.missing !== 0));
-  if (status.refused !== null) rows.push(row("refused at the door, not accepted", status.refused, null, false));
+  const ofAll = (words) => (status.of_all ? `${words}, of all tenants` : words);
+  const rows = terms.map(({ name, label }) => row(name === "in_flight" ? ofAll(label) : label, status[name], name, name === "missing" && status.missing !== 0));
+  if (status.refused !== null) rows.push(row(ofAll("refused at the door, not accepted"), status.refused, null, false));
   fill($("account").tBodies[0], rows);
-  fill($("bar"), terms.filter(({ name }) => status[name] > 0).map(({ name }) => {
+  const isPart = ({ name }) => status[name] > 0 && !(status.of_all && name === "in_flight");
+  fill($("bar"), terms.filter(isPart).map(({ name }) => {
     const part = make("i");
     part.dataset.term = name;
     part.style.width = `${(100 * status[name]) / Math.max(1, accepted)}%`;
@@ -149,22 +185,24 @@ function options(select, names, preferred = []) {
 }
 
 function follow(name) {
-  if (page.following === name && page.live?.readyState !== EventSource.CLOSED) return;
+  const path = name && `/v1/meters/${encodeURIComponent(name)}/live?tenant=${page.tenant}`;
+  if (page.following === path && page.live?.readyState !== EventSource.CLOSED) return;
   page.live?.close();
-  page.following = name;
-  page.live = name ? new EventSource(`/v1/meters/${encodeURIComponent(name)}/live`) : null;
+  page.following = path;
+  page.live = path ? new EventSource(path) : null;
   page.live?.addEventListener("change", () => { page.topDirty = true; });
 }
 
 async function refreshTop() {
-  const meter = chosen(), now = Date.now();
+  const meter = chosen(), now = Date.now(), { tenant } = page;
   const due = page.topDirty ? TOP_EVERY_MS : TOP_AT_LEAST_EVERY_MS;
   if (!meter || now - page.topAskedMs < due - 50) return;
   page.topDirty = false;
   page.topAskedMs = now;
-  const asked = new URLSearchParams({ by: $("key").value, fn: $("fn").value, k: 10, from: $("range").value });
+  const asked = new URLSearchParams({ by: $("key").value, fn: $("fn").value, k: 10, from: $("range").value, tenant });
   try {
     const answer = await getJson(`/v1/meters/${encodeURIComponent(meter.name)}/top?${asked}`);
+    if (tenant !== page.tenant) return; // meanwhile another one was chosen
     showTop(meter, answer);
     // One that the server had kept may be from before the change that `live` told of: then ask again soon.
     const { complete_through: through, lag_ms: behind } = answer.freshness;
@@ -218,6 +256,10 @@ function fill(parent, children) {
   parent.replaceChildren(...children);
 }
 
+function firstEvent() {
+  return `curl '${location.origin}/v1/events' -H 'content-type: application/json' \\\n  -d '{"event": "view", "props": {"video": "A", "country": "KR"}}'`;
+}
+
 $("choose").addEventListener("change", async (event) => {
   if (event.target.id === "meter") choices();
   page.topDirty = true;
@@ -225,9 +267,18 @@ $("choose").addEventListener("change", async (event) => {
   await refreshTop().catch(() => {});
 });
 $("choose").addEventListener("submit", (event) => event.preventDefault());
-$("copy").addEventListener("click", async () => {
-  await navigator.clipboard.writeText($("curl").textContent);
-  set("copy", "Copied");
+$("tenant").addEventListener("change", async () => {
+  const here = new URL(location.href);
+  here.searchParams.set("tenant", $("tenant").value);
+  history.replaceState(null, "", here);
+  show(page.status);
+  await refreshTop().catch(() => {});
 });
-set("curl", `curl '${location.origin}/v1/events' -H 'content-type: application/json' \\\n  -d '{"event": "view", "props": {"video": "A", "country": "KR"}}'`);
+for (const button of document.querySelectorAll(".copy")) {
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText($("curl").textContent);
+    button.textContent = "Copied";
+  });
+}
+for (const code of document.querySelectorAll(".curl")) code.textContent = firstEvent();
 poll();
