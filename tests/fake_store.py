@@ -117,7 +117,12 @@ class FakeRegistry:
         known = self._store.tenants[tenant]
         self._store.versions += 1
         version = known[meter.name].version + 1 if meter.name in known else 1
-        known[meter.name] = RegisteredMeter(self._store.versions, version, meter, now_ms, tenant=tenant)
+        made = RegisteredMeter(self._store.versions, version, meter, now_ms, tenant=tenant)
+        before = known.get(meter.name)
+        if before is not None and replace(before.meter, compute=meter.compute) == meter:
+            added = {function: version for function in meter.compute if function not in before.meter.compute}
+            made = replace(made, first_id=before.set_id, added={**before.added, **added})
+        known[meter.name] = made
 
 
 class FakeDeadLetters:

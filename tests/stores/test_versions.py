@@ -12,7 +12,7 @@ from tallymark.meters.model import Meter
 from tallymark.query.values import largest, rows, values
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
-from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult, label_column
+from tallymark.store.model import Gap, Ledger, RegisteredMeter, Stretch, StretchResult, label_column
 
 MIDNIGHT = 1_700_006_400
 LEVEL = Meter("level", ("level",), ("tank",), ("count",))
@@ -150,6 +150,18 @@ def test_so_does_a_meter_that_was_deleted_in_between(counting):
     again = counting.put("count", "sum")
     assert (again.version, again.added) == (2, {})
     assert counting.read(again) == {(): {"count": 0, "sum": 0.0}}
+
+
+def test_what_the_old_version_missed_is_missing_from_the_new_one_too(counting):
+    first = counting.put("count")
+    counting.apply(first, ("north", 10, 4.0))
+    nothing = StretchResult(Stretch(1, 0, 3), "log", 1, (first.meter_id,), b"", Ledger(accepted=3, counted=3))
+    counting.store.sink.apply([replace(nothing, broken={first.meter_id: "why"}, missed={first.meter_id: 3})], now_ms=0)
+    second = counting.put("count", "sum")
+    assert (second.broken, second.missed) == (None, 3)
+    assert counting.store.registry.gaps(second.meter_id) == [Gap(1, 0, 3, 3)]
+    third = counting.put("count", where="x > 1")
+    assert (third.missed, counting.store.registry.gaps(third.meter_id)) == (0, [])
 
 
 def test_where_nothing_was_counted_nothing_is_missing(counting):

@@ -114,6 +114,10 @@ def _note(before: RegisteredMeter | None, after: RegisteredMeter) -> str:
         return f"{name} counts from now on; counting past events (`meters backfill {name}`) will come with the archive"
     if before.version == after.version:
         return "nothing changed"
+    if before.set_id == after.set_id:
+        new = [function for function in after.meter.compute if after.added.get(function) == after.version]
+        note = f"version {after.version} goes on with the numbers of version {before.version}"
+        return f"{note}; {' and '.join(new)} can be asked for what is counted from now on" if new else note
     return (
         f"version {after.version} counts from now on, and answers cover only this version; "
         f"recounting past events (`meters recount {name}`) will come with the archive"

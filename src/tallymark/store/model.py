@@ -19,7 +19,8 @@ class RegisteredMeter:
     broken: str | None = None
     """why it stopped counting, if it did"""
     missed: int = 0
-    """events that it would have looked at while it was broken: fresh ones with a name that it counts"""
+    """events that it, or a version that shares its points, would have looked at while it was broken: fresh ones with a
+    name that it counts"""
     tenant: str = MAIN
     first_id: int = 0
     """`meter_id` of the first version that counted the same events in the same way; 0 if it is this one"""

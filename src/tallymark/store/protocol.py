@@ -118,7 +118,7 @@ class Registry(Protocol):
         ...
 
     def gaps(self, meter_id: int) -> list[Gap]:
-        """What this version of a meter did not count because it was broken, by partition, in the order of the log."""
+        """What is missing from its numbers because a version that shares them was broken; in the order of the log."""
         ...
 
 

@@ -29,13 +29,15 @@ def newest_of(
 ) -> list[RegisteredMeter]:
     """The newest version of every meter that is not deleted, by tenant and name; all versions of it must be given.
 
-    `broken` and `missed` are by meter_id. A version is broken as a whole, whichever partition it was.
+    `broken` and `missed` are by meter_id. A version is broken as a whole, whichever partition it was. What a version
+    missed is missing from the numbers of all that share its points.
     """
     found = []
     in_order = sorted(versions, key=lambda each: (each.tenant, each.meter.name, each.version))
     for _, group in groupby(in_order, key=lambda each: (each.tenant, each.meter.name)):
         *_, last = history = list(group)
         if last.deleted_ms is None:
+            sharing = [each for each in history if each.set_id == last.set_id]
             found.append(
                 RegisteredMeter(
                     last.meter_id,
@@ -43,10 +45,10 @@ def newest_of(
                     last.meter,
                     last.created_ms,
                     broken.get(last.meter_id),
-                    missed.get(last.meter_id, 0),
+                    sum(missed.get(each.meter_id, 0) for each in sharing),
                     last.tenant,
                     last.set_id,
-                    _added([each for each in history if each.set_id == last.set_id]),
+                    _added(sharing),
                 )
             )
     return found

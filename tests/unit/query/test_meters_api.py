@@ -99,3 +99,15 @@ def test_wrong_definitions(desk, body, status, words):
 def test_every_flaw_is_listed(desk):
     problem = desk.refused("/v1/meters/clicks", "PUT", {"event": "view", "bye": ["a"], "decimals": 99})
     assert [flaw["code"] for flaw in problem.extra["errors"]] == ["unknown_key", "bad_decimals"]
+
+
+def test_a_version_that_only_computes_more_says_that_its_numbers_go_on(desk):
+    desk.ask("/v1/meters/sales", "PUT", {"event": "sale", "compute": ["count"]})
+    desk.store.count("sales", ((), 60, [None, None]))
+    told = desk.ask("/v1/meters/sales", "PUT", {"event": "sale", "compute": ["count", "max"]})
+    assert told["note"] == (
+        "version 2 goes on with the numbers of version 1; max can be asked for what is counted from now on"
+    )
+    assert desk.ask("/v1/meters/sales/total")["value"] == {"count": 2, "max": None}
+    told = desk.ask("/v1/meters/sales", "PUT", {"event": "sale", "compute": ["count"]})
+    assert told["note"] == "version 3 goes on with the numbers of version 2"

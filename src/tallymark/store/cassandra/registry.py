@@ -144,12 +144,16 @@ class CassandraRegistry:
         return self.meter(tenant, name)
 
     def gaps(self, meter_id: int) -> list[Gap]:
-        return [
+        known = versions(self._meters.page(METER))
+        sets = {each.set_id for each in known if each.meter_id == meter_id}
+        sharing = {each.meter_id for each in known if each.set_id in sets}
+        found = [
             gap
-            for (meter, partition), value in sorted(self._events.page(GAPS).of(GAPS).items())
-            if meter == meter_id
+            for (meter, partition), value in self._events.page(GAPS).of(GAPS).items()
+            if meter in sharing
             for gap in decode_gaps(partition, value)
         ]
+        return sorted(found, key=lambda gap: (gap.partition, gap.start))
 
     def _newest(self, page: Page, tenant: str | None = None) -> list[RegisteredMeter]:
         """Of a tenant, or of all."""

@@ -115,7 +115,10 @@ class SqliteRegistry:
 
     def gaps(self, meter_id: int) -> list[Gap]:
         rows = self._connections.mine().execute(
-            "SELECT partition, start, end, missed FROM gaps WHERE meter_id = ? ORDER BY partition, start", (meter_id,)
+            "SELECT partition, start, end, missed FROM gaps WHERE meter_id IN"
+            " (SELECT meter_id FROM meters WHERE set_id = (SELECT set_id FROM meters WHERE meter_id = ?))"
+            " ORDER BY partition, start",
+            (meter_id,),
         )
         return [Gap(*row) for row in rows]
 
