@@ -6,6 +6,7 @@ from tallymark import log as logs
 from tallymark.events.tenants import MAIN
 from tallymark.log.protocol import Outgoing
 from tallymark.meters import from_mapping
+from tallymark.pipeline.counting.task import count_task
 from tallymark.pipeline.spark.job import Job
 from tallymark.settings import Settings
 from tallymark.store import open_store
@@ -92,3 +93,26 @@ class CountingPath:
         self.stop()
         self.writer.close()
         self.store.close()
+
+
+class CountsHere:
+    """In place of a job's `Placement`: counts in this process."""
+
+    def __init__(self) -> None:
+        self.is_there = True
+
+    def count(self, tasks) -> list[bytes]:
+        return [count_task(task) for task in tasks]
+
+    def is_alive(self) -> bool:
+        return self.is_there
+
+    def executors(self) -> list[str]:
+        return ["driver"]
+
+
+class NoSpark:
+    """All that a job asks of Spark when something else counts."""
+
+    def cancelAllJobs(self) -> None:
+        pass

@@ -6,30 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from counting import CountingPath
+from counting import CountingPath, CountsHere, NoSpark
 from lab.cassandra import Cassandra
 from tallymark.pipeline.counting import plan as plans
-from tallymark.pipeline.counting.task import count_task
 from tallymark.settings import Settings
 from tallymark.store.model import Ledger
-
-
-class CountsHere:
-    """A Spark that counts in this process."""
-
-    def count(self, tasks) -> list[bytes]:
-        return [count_task(task) for task in tasks]
-
-    def is_alive(self) -> bool:
-        return True
-
-    def executors(self) -> list[str]:
-        return ["driver"]
-
-
-class NoSpark:
-    def cancelAllJobs(self) -> None:
-        pass
 
 
 @pytest.fixture

@@ -7,37 +7,15 @@ from functools import partial
 
 import pytest
 
-from counting import CountingPath
+from counting import CountingPath, CountsHere, NoSpark
 from tallymark.events import frame
 from tallymark.pipeline.counting import plan as plans
-from tallymark.pipeline.counting.task import count_task
 from tallymark.pipeline.spark import job as module
 from tallymark.pipeline.spark.job import Job, SparkDied
 from tallymark.pipeline.spark.sink import decode_results
 from tallymark.settings import Settings
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.protocol import LeaseLost, StoreUnreachable
-
-
-class CountsHere:
-    """What a job knows of Spark."""
-
-    def __init__(self) -> None:
-        self.is_there = True
-
-    def count(self, tasks) -> list[bytes]:
-        return [count_task(task) for task in tasks]
-
-    def is_alive(self) -> bool:
-        return self.is_there
-
-    def executors(self) -> list[str]:
-        return ["driver"]
-
-
-class NoSpark:
-    def cancelAllJobs(self) -> None:
-        pass
 
 
 @pytest.fixture
