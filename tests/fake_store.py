@@ -22,7 +22,7 @@ from tallymark.store.model import (
     RegisteredMeter,
     label_column,
 )
-from tallymark.store.protocol import TooManyRows, UnknownMeter
+from tallymark.store.protocol import TooManyBytes, TooManyRows, UnknownMeter
 
 
 class FakeStore:
@@ -211,6 +211,7 @@ class FakeSnapshot:
         end_s: int | None,
         step_s: int | None,
         most_rows: int | None = None,
+        most_bytes: int | None = None,
     ) -> pl.DataFrame:
         assert not any((each or 0) % 60 for each in (start_s, end_s, step_s)), "whole minutes only"
         frame = pl.concat([deltas.empty(), *(frame for _, frame in self._store.journal)])
@@ -229,6 +230,8 @@ class FakeSnapshot:
         answer = columns.merge(frame, keys)
         if most_rows is not None and answer.height > most_rows:
             raise TooManyRows(most_rows)
+        if most_bytes is not None and answer.estimated_size() > most_bytes:
+            raise TooManyBytes(most_bytes)
         return answer
 
     @property

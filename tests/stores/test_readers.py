@@ -16,7 +16,7 @@ from tallymark.meters.model import Meter
 from tallymark.store import answer, deltas
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult
-from tallymark.store.protocol import SnapshotOutdated, Store, StoreError, TooManyRows
+from tallymark.store.protocol import SnapshotOutdated, Store, StoreError, TooManyBytes, TooManyRows
 from tallymark.testing import until
 
 MIDNIGHT = 20_000 * DAY_S
@@ -184,10 +184,10 @@ def test_an_answer_that_is_too_long_is_broken_off(store, monkeypatch):
     monkeypatch.setattr(answer, "ROWS_AT_ONCE", 10)
     meter = store.registry.put_meter("main", Meter("views", ("view",), by=("video", "country")), now_ms=0)
 
-    def ask(most_rows, by=("video",), step_s=None):
+    def ask(most_rows, by=("video",), step_s=None, most_bytes=None):
         with store.snapshots.take() as snapshot:
             question = {"where": {}, "by": by, "start_s": None, "end_s": None, "step_s": step_s}
-            return snapshot.read(meter, **question, most_rows=most_rows)
+            return snapshot.read(meter, **question, most_rows=most_rows, most_bytes=most_bytes)
 
     for start, step in ((0, lambda: None), (100, lambda: store.upkeep.fold(most_points=10_000))):
         rows = [
@@ -206,6 +206,9 @@ def test_an_answer_that_is_too_long_is_broken_off(store, monkeypatch):
         for most, by, step_s in ((series - 1, ("video",), None), (5, ("country",), 60), (20, ("video", "country"), 60)):
             with pytest.raises(TooManyRows, match=f"more than {most:,} rows"):
                 ask(most, by, step_s)
+        assert ask(None, ("country",), most_bytes=1_000).height == 2
+        with pytest.raises(TooManyBytes, match="more than 1,000 bytes"):
+            ask(None, most_bytes=1_000)
 
 
 def test_after_an_answer_was_broken_off_the_next_snapshot_is_a_new_one(store, monkeypatch):

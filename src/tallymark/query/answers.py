@@ -17,10 +17,11 @@ from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
 from tallymark.query.values import NOTHING, Row, largest, rows, unknown, values
 from tallymark.store.model import label_column
-from tallymark.store.protocol import Snapshot, TooManyRows
+from tallymark.store.protocol import Snapshot, TooManyBytes, TooManyRows
 
-# About 200 MB as columns. A top reads one row per series, so this is also the most series that can be ranked.
-MOST_ROWS = 2_000_000
+# Of what the store reads for one question, as columns. A top reads one row per series, so this also bounds how many can
+# be ranked: with a label of 12 letters one takes 20 bytes if it only counts, and 52 with sum, min and max.
+MOST_BYTES = 120_000_000
 # Labels to filter by, one by one, when only the kept series are read again; SQLite takes at least 32,766 parameters.
 MOST_NAMED = 10_000
 
@@ -45,9 +46,10 @@ def series(sources: Sources, question: Question) -> Computed:
     with sources.store.snapshots.take() as snapshot:
         try:
             frame, left_out = _over_time(sources, snapshot, question, edges)
-        except TooManyRows as error:
-            is_ours = error.most_rows < MOST_ROWS
-            raise parsing.too_many_points(None, limits) if is_ours else parsing.too_many_rows(MOST_ROWS) from None
+        except TooManyRows:
+            raise parsing.too_many_points(None, limits) from None
+        except TooManyBytes as error:
+            raise parsing.too_many_bytes(error.most_bytes) from None
         fresh = _fresh(sources, snapshot, question)
     found: dict[Labels, dict[int, Row]] = {} if question.by else {(): {}}
     for (*labels, start_s), row in rows(frame, (*_columns(question), "bucket_s")):
@@ -68,8 +70,8 @@ def top(sources: Sources, question: Question) -> Computed:
     with sources.store.snapshots.take() as snapshot:
         try:
             first, _ = _largest(snapshot, question)
-        except TooManyRows:
-            raise parsing.too_many_rows(MOST_ROWS) from None
+        except TooManyBytes as error:
+            raise parsing.too_many_bytes(error.most_bytes) from None
         fresh = _fresh(sources, snapshot, question)
     items = [
         {
@@ -91,11 +93,10 @@ def _over_time(sources: Sources, snapshot: Snapshot, question: Question, edges: 
     most_series = limits.max_points // buckets
     if question.by and question.most <= most_series:
         kept, left_out = _largest(snapshot, question)
-        frame = _read(snapshot, question, where=_named(question, kept), step_s=edges.read_s, most_rows=MOST_ROWS)
+        frame = _read(snapshot, question, where=_named(question, kept), step_s=edges.read_s)
         return _in_buckets(frame.join(kept, on=_columns(question), how="semi"), question, edges), left_out
     reads = (edges.end_s - edges.start_s) // edges.read_s
-    most_rows = min(MOST_ROWS, max(1, most_series) * reads)
-    frame = _read(snapshot, question, step_s=edges.read_s, most_rows=most_rows)
+    frame = _read(snapshot, question, step_s=edges.read_s, most_rows=max(1, most_series) * reads)
     found = frame.select(_columns(question)).n_unique() if question.by else 1
     if found > most_series:
         raise parsing.too_many_points(found * buckets, limits)
@@ -104,7 +105,7 @@ def _over_time(sources: Sources, snapshot: Snapshot, question: Question, edges: 
 
 def _largest(snapshot: Snapshot, question: Question) -> tuple[pl.DataFrame, int]:
     """The series that come first, one row each, and how many others there are."""
-    frame = _read(snapshot, question, most_rows=MOST_ROWS)
+    frame = _read(snapshot, question)
     first = largest(frame, _columns(question), question.functions[0], question.meter, most=question.most)
     return first, frame.height - first.height
 
@@ -146,6 +147,7 @@ def _read(
         end_s=question.range.end_s,
         step_s=step_s,
         most_rows=most_rows,
+        most_bytes=MOST_BYTES,
     )
 
 

@@ -134,12 +134,12 @@ def too_many_points(actual: int | None, limits: QuerySettings) -> Problem:
     return Problem(400, "over_limit", detail, limit=limits.max_points, actual=actual)
 
 
-def too_many_rows(most_rows: int) -> Problem:
+def too_many_bytes(most_bytes: int) -> Problem:
     detail = (
-        f"this would read more than {most_rows:,} series or buckets, the limit for one question;"
-        " filter by a label, or use fewer keys in by, a longer step or a shorter range"
+        f"the series and buckets of this question take more than {most_bytes // 1_000_000:,} MB, the limit for one"
+        " question; filter by a label, or use fewer keys in by, a longer step or a shorter range"
     )
-    return Problem(400, "over_limit", detail, limit=most_rows)
+    return Problem(400, "over_limit", detail, limit=most_bytes)
 
 
 def _given(meter: RegisteredMeter, pairs: Pairs, allowed: Sequence[str]) -> Given:

@@ -4,7 +4,7 @@ import polars as pl
 
 from tallymark.aggregates import columns
 from tallymark.store.model import label_column
-from tallymark.store.protocol import TooManyRows
+from tallymark.store.protocol import TooManyBytes, TooManyRows
 from tallymark.store.read_plan import Question
 
 # Rows as Python objects take about 500 bytes, as columns 80: so few of them at a time.
@@ -14,11 +14,11 @@ ROWS_AT_ONCE = 20_000
 class Answer:
     """Parts are merged as they come, so that a question by few labels of a meter with many series stays small."""
 
-    def __init__(self, question: Question, most_rows: int | None) -> None:
+    def __init__(self, question: Question, *, most_rows: int | None, most_bytes: int | None) -> None:
         labels = [label_column(label) for label in question.by]
         self._keys = labels if question.step_s is None else [*labels, "bucket_s"]
         self._read = [*self._keys, *question.columns]
-        self._most_rows = most_rows
+        self._most_rows, self._most_bytes = most_rows, most_bytes
         self._merged: pl.DataFrame | None = None
         self._parts: list[pl.DataFrame] = []
         self._waiting = 0
@@ -42,5 +42,7 @@ class Answer:
         merged = columns.merge(rows, self._keys)
         if self._most_rows is not None and merged.height > self._most_rows:
             raise TooManyRows(self._most_rows)
+        if self._most_bytes is not None and merged.estimated_size() > self._most_bytes:
+            raise TooManyBytes(self._most_bytes)
         self._merged, self._parts, self._waiting = merged, [], 0
         return merged

@@ -35,7 +35,8 @@ class StoreError(Exception):
     ├── SnapshotOutdated   a snapshot is too old to be read: take a new one
     ├── StoreUnreachable   the store does not answer: try again
     ├── UnknownMeter       no live meter has that name
-    └── TooManyRows        the answer has more rows than the caller allows
+    ├── TooManyRows        the answer has more rows than the caller allows
+    └── TooManyBytes       the answer takes more memory than the caller allows
     """
 
 
@@ -69,6 +70,14 @@ class TooManyRows(StoreError):
     def __init__(self, most_rows: int) -> None:
         super().__init__(f"the answer has more than {most_rows:,} rows; ask for less, or group by fewer labels")
         self.most_rows = most_rows
+
+
+class TooManyBytes(StoreError):
+    """The answer takes more memory than was allowed; reading stopped there."""
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(f"the answer takes more than {most_bytes:,} bytes; ask for less, or group by fewer labels")
+        self.most_bytes = most_bytes
 
 
 class Registry(Protocol):
@@ -199,6 +208,7 @@ class Snapshot(Protocol):
         end_s: int | None,
         step_s: int | None,
         most_rows: int | None = None,
+        most_bytes: int | None = None,
     ) -> "pl.DataFrame":
         """Aggregates of [start_s, end_s), grouped by the labels `by` and, if `step_s` is given, by bucket.
 
@@ -207,7 +217,7 @@ class Snapshot(Protocol):
         those of `aggregates.columns`.
         Bounds and step are whole minutes. Without `by` and `step_s` there is always one row. What the meter does not
         compute is null (`n_value` 0).
-        Raises TooManyRows instead of a longer answer, as soon as it is one; so `most_rows` also bounds the memory.
+        Raises TooManyRows or TooManyBytes instead of a larger answer, as soon as it is one; so the memory is bounded.
         """
         ...
 

@@ -244,9 +244,12 @@ def test_few_rows_of_too_many_points_are_refused_too(desk):
 
 
 def test_top_of_more_series_than_can_be_ranked_is_refused(desk, monkeypatch):
-    monkeypatch.setattr(answers, "MOST_ROWS", 50)
+    monkeypatch.setattr(answers, "MOST_BYTES", 500)
     desk.store.count("views", *(((f"v{n}", "KR"), NOON, [None]) for n in range(51)))
-    assert desk.refused("/v1/meters/views/top?by=video").code == "over_limit"
+    for target in ("top?by=video", "series?by=video&step=1h", "series?by=video&step=1h&limit=3"):
+        problem = desk.refused(f"/v1/meters/views/{target}")
+        assert (problem.code, problem.extra["limit"]) == ("over_limit", 500)
+        assert "fewer keys in by" in problem.detail
     assert desk.ask("/v1/meters/views/top?by=country")["items"]
 
 

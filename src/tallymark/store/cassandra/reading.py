@@ -80,9 +80,10 @@ class CassandraSnapshot:
         end_s: int | None,
         step_s: int | None,
         most_rows: int | None = None,
+        most_bytes: int | None = None,
     ) -> pl.DataFrame:
         question = Question.between(meter, where, by, start_s, end_s, step_s)
-        answer = Answer(question, most_rows)
+        answer = Answer(question, most_rows=most_rows, most_bytes=most_bytes)
         # The tail first: it is the part of this moment that the keeper prunes.
         answer.add(self._waiting(question))
         for points in self._points(question):

@@ -59,11 +59,12 @@ class SqliteSnapshot:
         end_s: int | None,
         step_s: int | None,
         most_rows: int | None = None,
+        most_bytes: int | None = None,
     ) -> pl.DataFrame:
         """Without `by` and `step_s` one row, also when nothing was counted. What a meter does not compute is null."""
         question = Question.between(meter, where, by, start_s, end_s, step_s)
-        answer = answers.Answer(question, most_rows)
-        # Closed by name: a statement left open by TooManyRows would hold this snapshot for whoever reads next.
+        answer = answers.Answer(question, most_rows=most_rows, most_bytes=most_bytes)
+        # Closed by name: a statement left open by a too large answer would hold this snapshot for whoever is next.
         with closing(self._points(question)) as parts:
             for points in parts:
                 answer.add(points)
