@@ -33,7 +33,7 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json(answer)
         return 0
-    counts, letters = answer.get("counts") or [], answer.get("letters") or []
+    counts, dead_letters = answer.get("counts") or [], answer.get("letters") or []
     filtered = bool(arguments.reason or arguments.hop)
     if not counts:
         print("no dead letters" + (" of this kind" if filtered else ""))
@@ -43,14 +43,14 @@ def _list(arguments: argparse.Namespace) -> int:
         [[each["events"], each["hop"], each["reason"], each["last"]] for each in counts],
     )
     print()
-    if not letters:
+    if not dead_letters:
         print("none of them are kept: the oldest are deleted beyond log.dead_bytes" + (LOOKED_AT if filtered else ""))
         return 0
     print_table(
         ["id", "time", "hop", "reason", "events", "detail"],
         # No thousands apart in an id: it is typed again.
         [[str(each["id"]), *(each[name] for name in ("time", "hop", "reason", "events")), _short(each["detail"])]
-         for each in letters],
+         for each in dead_letters],
     )  # fmt: skip
     return 0
 

@@ -113,7 +113,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if framed:
         rows.append(_row(f"in Tallymark's frames, {framed.bytes_each:g} bytes measured", framed, arguments))
     print_table(["", "MB/s", "partitions", "x replicas = brokers", "MB/s each"], rows)
-    print(f"\n{_summary(counting, carried, kind)}")
+    print(f"\n{_sentence(counting, carried, kind)}")
     return 0
 
 
@@ -144,7 +144,7 @@ def _row(name: str, found: Brokers, arguments: argparse.Namespace) -> list[objec
     ]
 
 
-def _summary(found: Tasks, carried: Brokers, kind: Kind) -> str:
+def _sentence(found: Tasks, carried: Brokers, kind: Kind) -> str:
     why = ""
     if found.partitions < found.least:
         why = f": too few, at least {found.least:,} are needed"

@@ -56,10 +56,10 @@ def screen(status: dict[str, Any]) -> list[str]:
     well = f"{WELL}: nothing is late" + ("" if lacking else ", nothing is lost")
     lines = [*([f"! {problem}" for problem in status.get("problems") or []] or [well]), *lacking]
     lines += ["", *_account(status), "", *_speed(status), *_positions(status), "", *_roles(status)]
-    dead = status.get("dead_letters") or []
-    if dead:
+    dead_letters = status.get("dead_letters") or []
+    if dead_letters:
         lines += ["", "dead letters"]
-        lines += [f"  {each['events']:>14,}  {each['hop']}: {each['reason']}" for each in dead]
+        lines += [f"  {each['events']:>14,}  {each['hop']}: {each['reason']}" for each in dead_letters]
     return [*lines, *_tenants(status), "", *_meters(meters)]
 
 

@@ -70,18 +70,18 @@ def _waiting(applied: Mapping[int, int], positions: Mapping[int, Positions], eve
     return waiting
 
 
-def refused(store: Store, dead: LogView) -> int | None:
+def refused(store: Store, dead_letters: LogView) -> int | None:
     """Events that collectors have refused since the log was made; None if unknown."""
-    positions = dead.positions()
+    positions = dead_letters.positions()
     if positions is None:
         return None
     known = [each.events for each in positions.values() if each.events is not None]
-    return sum(known) if len(known) == len(positions) else _refused_in_part(store, dead)
+    return sum(known) if len(known) == len(positions) else _refused_in_part(store, dead_letters)
 
 
-def _refused_in_part(store: Store, dead: LogView) -> int | None:
+def _refused_in_part(store: Store, dead_letters: LogView) -> int | None:
     """What the keeper has taken in, and what still waits in the stream."""
-    identity = dead.identity
+    identity = dead_letters.identity
     if identity is None:
         return None
     try:
@@ -94,6 +94,6 @@ def _refused_in_part(store: Store, dead: LogView) -> int | None:
     except (WrongLog, StoreUnreachable):
         return None
     # Read again: the end of the stream must not lie before the keeper's position.
-    waiting = _waiting({0: position}, dead.positions() or {}, dead)
+    waiting = _waiting({0: position}, dead_letters.positions() or {}, dead_letters)
     taken = sum(events for (hop, _), events in counts.items() if hop == "collector")
     return None if waiting is None else taken + waiting

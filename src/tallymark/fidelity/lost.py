@@ -10,9 +10,9 @@ CHECK_EVERY_S = 5.0
 LETTER = ("pipeline", "lost_by_retention")
 
 
-def are_lost(letters: Mapping[tuple[str, str], int]) -> bool:
+def are_lost(dead_letters: Mapping[tuple[str, str], int]) -> bool:
     """Only whether the letter exists counts: it says 0 events, because their number is unknown."""
-    return LETTER in letters
+    return LETTER in dead_letters
 
 
 class LostRecords:

@@ -24,7 +24,7 @@ class Findings:
     ledger: Ledger
     fresh: Freshness
     meters: Sequence[RegisteredMeter]
-    recent_letters: Set[str]
+    recent_dead_letters: Set[str]
     """reasons for which the pipeline wrote dead letters within the last hour"""
     log_ahead_ms: int
     """how far the log's clock is ahead of this machine's"""
@@ -93,12 +93,12 @@ def _clocks_apart(ahead_ms: int, *, of_brokers: bool) -> str:
 
 def _not_counted(found: Findings) -> list[str]:
     sentences = []
-    if MAYBE_DUPLICATE in found.recent_letters:
+    if MAYBE_DUPLICATE in found.recent_dead_letters:
         sentences.append(
             "within the last hour, events were resent too late to tell whether they were counted:"
             f" {found.ledger.aside:,} in total are set aside"
         )
-    if found.recent_letters - {MAYBE_DUPLICATE}:
+    if found.recent_dead_letters - {MAYBE_DUPLICATE}:
         sentences.append(
             "within the last hour, accepted events could not be counted:"
             f" {found.ledger.dead:,} in total are dead letters"

@@ -24,14 +24,14 @@ RECENT_MS = 3_600_000
 def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
     """Every term of `received = accepted + refused` and `accepted = counted + … + in flight`."""
     store, settings = evidence.store, evidence.settings
-    letters = store.dead_letters.counts(tenant=None)
+    dead_letters = store.dead_letters.counts(tenant=None)
     with store.snapshots.take() as snapshot:
         fresh = freshness(
             snapshot,
             evidence.events,
             clock_ms=evidence.clock_ms,
             accept_past_s=settings.events.accept_past_s,
-            records_lost=are_lost(letters),
+            records_lost=are_lost(dead_letters),
         )
         now_ms = fresh.now_ms
         ledger, ledgers = sum(snapshot.ledger().values(), Ledger()), snapshot.tenant_ledgers()
@@ -50,7 +50,9 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         "roles": alive,
         "meters": _meters(meters),
         **_tenants(ledgers, meters),
-        "dead_letters": [{"hop": hop, "reason": reason, "events": events} for (hop, reason), events in letters.items()],
+        "dead_letters": [
+            {"hop": hop, "reason": reason, "events": events} for (hop, reason), events in dead_letters.items()
+        ],
         "positions": _positions(positions, fresh.applied),
         "freshness": fresh.to_json(),
     }
@@ -60,7 +62,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
             ledger,
             fresh,
             meters,
-            recent_letters=_recent_letters(store, now_ms=now_ms),
+            recent_dead_letters=_recent_dead_letters(store, now_ms=now_ms),
             log_ahead_ms=ahead_ms(positions, evidence.events, now_ms=now_ms),
             slack_ms=evidence.events.slack_ms,
         )
@@ -112,7 +114,7 @@ def _positions(positions: Mapping[int, Positions], applied: Mapping[int, int]) -
     ]
 
 
-def _recent_letters(store: Store, *, now_ms: int) -> set[str]:
+def _recent_dead_letters(store: Store, *, now_ms: int) -> set[str]:
     """Reasons for which the pipeline wrote dead letters within the last hour."""
     last_ms = store.dead_letters.last_ms(tenant=None).items()
     return {reason for (hop, reason), at_ms in last_ms if hop == "pipeline" and at_ms > now_ms - RECENT_MS}

@@ -60,7 +60,7 @@ function show(status) {
   account(own ? { ...status, ...own, of_all: true } : status);
   lag(status.lag_ms);
   roles(status.roles);
-  letters(status.dead_letters);
+  deadLetters(status.dead_letters);
   page.meters = status.meters.filter((meter) => meter.tenant === page.tenant);
   choices();
   set("version", `Tallymark ${status.tallymark}`);
@@ -160,9 +160,9 @@ function roles(found) {
   }));
 }
 
-function letters(found) {
-  $("letters-part").hidden = !found.length;
-  fill($("letters").tBodies[0], found.map(({ hop, reason, events }) => row(`${hop}: ${reason}`, events, null, false)));
+function deadLetters(found) {
+  $("dead-letters-part").hidden = !found.length;
+  fill($("dead-letters").tBodies[0], found.map(({ hop, reason, events }) => row(`${hop}: ${reason}`, events, null, false)));
 }
 
 function choices() {

@@ -42,8 +42,8 @@ export class Chart {
     this.svg.replaceChildren(...parts);
     const latest = this.beats.at(-1);
     if (latest) {
-      const spoken = `${long.format(latest.applied)} taken into the counts and ${long.format(latest.accepted)} accepted in the last second`;
-      this.svg.setAttribute("aria-label", `Events per second over the last two minutes: ${spoken}`);
+      const words = `${long.format(latest.applied)} taken into the counts and ${long.format(latest.accepted)} accepted in the last second`;
+      this.svg.setAttribute("aria-label", `Events per second over the last two minutes: ${words}`);
     }
   }
 }
