@@ -53,17 +53,18 @@ def everything(store: Store, asked: Sequence[Question]) -> dict[str, Any]:
     """The answers to these questions, and all else that a user can see."""
     with store.snapshots.take() as snapshot:
         found = [
-            {**question, "rows": read(snapshot, store.registry.meter("main", question["meter"]), question)}
-            for question in asked
+            {**question, "rows": read(snapshot, _registered(store, question["meter"]), question)} for question in asked
         ]
         ledger = {str(partition): asdict(terms) for partition, terms in sorted(snapshot.ledger().items())}
+        tenants = {tenant: asdict(terms) for tenant, terms in snapshot.tenant_ledgers().items()}
         applied = {str(partition): following for partition, following in sorted(snapshot.applied().items())}
         lag = snapshot.lag(since_ms=0)
     counts = store.dead_letters.counts(tenant=None)
     return {
         "answers": found,
-        "meters": [_meter(store, each) for each in store.registry.meters("main")],
+        "meters": [_meter(store, each) for each in store.registry.all_meters()],
         "ledger": ledger,
+        "tenants": tenants,
         "applied": applied,
         "lag": None if lag is None else asdict(lag),
         "heartbeats": {role: list(beat) for role, beat in sorted(store.heartbeats.beats().items())},
@@ -76,9 +77,16 @@ def everything(store: Store, asked: Sequence[Question]) -> dict[str, Any]:
     }
 
 
+def _registered(store: Store, name: str) -> RegisteredMeter:
+    """Meters of other tenants than `main` are called `tenant/name`."""
+    tenant, _, own = name.rpartition("/")
+    return store.registry.meter(tenant or MAIN, own)
+
+
 def _meter(store: Store, registered: RegisteredMeter) -> dict[str, Any]:
     meter_id = registered.meter_id
     return {
+        **({} if registered.tenant == MAIN else {"tenant": registered.tenant}),
         "definition": to_mapping(registered.meter),
         "version": registered.version,
         "created_ms": registered.created_ms,

@@ -69,9 +69,12 @@ def checked(home: homes.Home, reckoning: Reckoning) -> dict[str, Any]:
         assert found["ledger"][str(partition)] == dict.fromkeys(found["ledger"][str(partition)], 0) | terms
     assert found["applied"] == {str(partition): end for partition, end in reckoning.applied.items()}
     assert found["letter_counts"] == sorted([*kind, events] for kind, events in reckoning.letters.items())
-    assert {each["definition"]["name"] for each in found["meters"]} == set(reckoning.versions)
+    assert set(found["tenants"]) == set(reckoning.tenants)
+    for tenant, terms in reckoning.tenants.items():
+        assert found["tenants"][tenant] == dict.fromkeys(found["tenants"][tenant], 0) | terms
+    assert {_name(each) for each in found["meters"]} == set(reckoning.versions)
     for each in found["meters"]:
-        _check_meter(each, reckoning.versions[each["definition"]["name"]])
+        _check_meter(each, reckoning.versions[_name(each)])
     return dict(found)
 
 
@@ -103,6 +106,11 @@ def _one_series(version: Version) -> dict[str, str]:
     """The labels of the first series that was counted."""
     labels = next(iter(version.measured))[0]
     return dict(zip(version.definition.labels, labels, strict=True))
+
+
+def _name(found: dict[str, Any]) -> str:
+    name = found["definition"]["name"]
+    return f"{found['tenant']}/{name}" if "tenant" in found else str(name)
 
 
 def _check_meter(found: dict[str, Any], version: Version) -> None:

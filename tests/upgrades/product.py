@@ -28,7 +28,7 @@ from tallymark.settings import Settings
 from tallymark.store.address import StoreAddress
 from tallymark.store.model import LiveMeters, Stretch, StretchResult
 from tallymark.store.protocol import Store
-from upgrades.story import Definition, Event
+from upgrades.story import MAIN, Definition, Event
 
 CLOCKS = Clocks(accept_past_ms=7 * 86_400_000, accept_future_ms=300_000, tolerance_ms=5_000)
 HORIZON_MS = 600_000
@@ -70,8 +70,8 @@ class Product:
         for cached in (planning.open_log, planning.open_deposits):
             cached.cache_clear()
 
-    def put_meter(self, definition: Definition, *, now_ms: int) -> None:
-        self.store.registry.put_meter("main", from_mapping(definition.mapping), now_ms=now_ms)
+    def put_meter(self, definition: Definition, *, now_ms: int, tenant: str = MAIN) -> None:
+        self.store.registry.put_meter(tenant, from_mapping(definition.mapping), now_ms=now_ms)
 
     def delete_meter(self, name: str, *, now_ms: int) -> None:
         self.store.registry.delete_meter("main", name, now_ms=now_ms)
@@ -79,8 +79,8 @@ class Product:
     def resume_meter(self, name: str) -> None:
         self.store.registry.resume_meter("main", name)
 
-    def append(self, partition: int, received_ms: int, events: Sequence[Event]) -> None:
-        accepted = _validated(events, received_ms)
+    def append(self, partition: int, received_ms: int, events: Sequence[Event], *, tenant: str = MAIN) -> None:
+        accepted = _validated(events, received_ms, tenant)
         assert not accepted.refusals, accepted.refusals
         ((count, content),) = frame.frames(columns.batch([accepted]))
         self._append("events", Outgoing(partition, content, count))
@@ -88,8 +88,8 @@ class Product:
     def append_garbage(self, partition: int, events: int) -> None:
         self._append("events", Outgoing(partition, b"no frame at all", events))
 
-    def refuse(self, received_ms: int, events: Mapping[str, Event]) -> None:
-        accepted = _validated(list(events.values()), received_ms)
+    def refuse(self, received_ms: int, events: Mapping[str, Event], *, tenant: str = MAIN) -> None:
+        accepted = _validated(list(events.values()), received_ms, tenant)
         assert [refusal.code for refusal in accepted.refusals] == list(events)
         for each in dead_records([accepted]):
             self._append("dead", each.record)
@@ -151,5 +151,7 @@ class Product:
         assert isinstance(outcome, Appended), outcome
 
 
-def _validated(events: Sequence[Event], received_ms: int) -> Accepted:
-    return validate(Delivery(msgspec.json.encode(events), received_ms), CLOCKS, max_events=100_000)
+def _validated(events: Sequence[Event], received_ms: int, tenant: str) -> Accepted:
+    accepted = validate(Delivery(msgspec.json.encode(events), received_ms), CLOCKS, max_events=100_000)
+    accepted.tenant = tenant
+    return accepted

@@ -7,9 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
-from upgrades.story import BUILT_IN, LONG_AGO_MS, Definition, Event
+from upgrades.story import BUILT_IN, LONG_AGO_MS, MAIN, Definition, Event
 
 LATE_MS = 3_600_000
 GARBAGE = "undecodable"
@@ -25,6 +26,7 @@ class Version:
 
     definition: Definition
     number: int
+    tenant: str = MAIN
     is_broken: bool = False
     broken_at: dict[int, int] = field(default_factory=dict)
     """partition -> where it failed"""
@@ -38,11 +40,14 @@ class Version:
     def computes(self) -> frozenset[str]:
         return frozenset(self.definition.mapping["compute"])
 
-    def counts(self, event: Event) -> bool:
+    def counts(self, tenant: str, event: Event) -> bool:
+        return tenant == self.tenant and self._has_name_of(event)
+
+    def _has_name_of(self, event: Event) -> bool:
         return not self.definition.events or event["event"] in self.definition.events
 
-    def measure(self, event: Event) -> None:
-        if not (self.counts(event) and self.definition.keeps(event)):
+    def measure(self, tenant: str, event: Event) -> None:
+        if not (self.counts(tenant, event) and self.definition.keeps(event)):
             return
         mapping = self.definition.mapping
         minute_s = event["time"] // 60_000 * 60
@@ -70,6 +75,7 @@ class _Record:
     received_ms: int
     garbage: int = 0
     """events of a record that does not decode"""
+    tenant: str = MAIN
 
 
 class Reckoning:
@@ -77,18 +83,23 @@ class Reckoning:
 
     def __init__(self) -> None:
         self.versions: dict[str, Version] = {each.name: Version(each, 1) for each in BUILT_IN}
-        """the newest of each meter that is not deleted"""
+        """the newest of each meter that is not deleted, by name; those of other tenants by `tenant/name`"""
         self.ledger: dict[int, Counter[str]] = defaultdict(Counter)
+        self.tenants: dict[str, Counter[str]] = defaultdict(Counter)
+        """the same by tenant"""
         self.letters: Counter[tuple[str, str]] = Counter()
         """(hop, reason) -> events"""
         self.applied: dict[int, int] = {}
         self._log: dict[int, list[_Record]] = defaultdict(list)
         self._refused: list[str] = []
-        self._seen: set[tuple[int, str, str]] = set()
+        self._seen: set[tuple[int, str, str, str]] = set()
 
-    def put_meter(self, definition: Definition, *, now_ms: int) -> None:
-        known = self.versions.get(definition.name)
-        version = self.versions[definition.name] = Version(definition, known.number + 1 if known else 1)
+    def put_meter(self, definition: Definition, *, now_ms: int, tenant: str = MAIN) -> None:
+        for each in BUILT_IN:
+            self.versions.setdefault(_key(tenant, each.name), Version(each, 1, tenant))
+        key = _key(tenant, definition.name)
+        known = self.versions.get(key)
+        version = self.versions[key] = Version(definition, known.number + 1 if known else 1, tenant)
         if known and _all_but_compute(known.definition) == _all_but_compute(definition):
             version.measured = known.measured
 
@@ -99,13 +110,13 @@ class Reckoning:
         self.versions[name].is_broken = False
         self.versions[name].broken_at.clear()
 
-    def append(self, partition: int, received_ms: int, events: Sequence[Event]) -> None:
-        self._log[partition].append(_Record(events, received_ms))
+    def append(self, partition: int, received_ms: int, events: Sequence[Event], *, tenant: str = MAIN) -> None:
+        self._log[partition].append(_Record(events, received_ms, tenant=tenant))
 
     def append_garbage(self, partition: int, events: int) -> None:
         self._log[partition].append(_Record((), 0, garbage=events))
 
-    def refuse(self, received_ms: int, events: Mapping[str, Event]) -> None:
+    def refuse(self, received_ms: int, events: Mapping[str, Event], *, tenant: str = MAIN) -> None:
         self._refused += events
 
     def take_in_letters(self) -> None:
@@ -120,17 +131,20 @@ class Reckoning:
             if start == end:
                 continue
             stopped = broken_before | {name for name, where in breaks.items() if where == partition}
-            fresh = [event for record in records[start:end] for event in self._fresh(partition, record)]
+            fresh = [
+                (record.tenant, event) for record in records[start:end] for event in self._fresh(partition, record)
+            ]
             for name, version in self.versions.items():
                 if name in stopped:
                     if name not in broken_before:
                         version.broken_at[partition] = start
-                    version.miss(partition, start, end, sum(map(version.counts, fresh)))
+                    version.miss(partition, start, end, sum(version.counts(*each) for each in fresh))
                 else:
                     version.live_from.setdefault(partition, start)
-                    for event in fresh:
-                        version.measure(event)
-            self.ledger[partition]["counted"] += len(fresh)  # the meter `events` counts every event
+                    for each in fresh:
+                        version.measure(*each)
+            for tenant, _ in fresh:  # the meter `events` counts every event
+                self._note(partition, tenant, counted=1)
             self.applied[partition] = end
         for name in breaks:
             self.versions[name].is_broken = True
@@ -172,26 +186,34 @@ class Reckoning:
                 yield (*(labels[name] for name in question["by"]), *bucket), numbers
 
     def _fresh(self, partition: int, record: _Record) -> Iterator[Event]:
-        ledger = self.ledger[partition]
         if record.garbage:
             self._die(partition, GARBAGE, record.garbage)
         for event in record.events:
-            ledger["accepted"] += 1
-            key = (partition, event["event"], event["id"])
+            note = partial(self._note, partition, record.tenant)
+            note(accepted=1)
+            key = (partition, record.tenant, event["event"], event["id"])
             is_old = "resent" in event and record.received_ms - event["resent"] >= LONG_AGO_MS
             if key in self._seen:
-                ledger["duplicate"] += 1
+                note(duplicate=1)
             elif is_old:
-                ledger["aside"] += 1
+                note(aside=1)
                 self.letters["pipeline", "maybe_duplicate"] += 1
             else:
-                ledger["late"] += event["time"] < record.received_ms - LATE_MS
+                note(late=event["time"] < record.received_ms - LATE_MS)
                 yield event
             self._seen.add(key)
 
+    def _note(self, partition: int, tenant: str, **terms: int) -> None:
+        self.ledger[partition].update(terms)
+        self.tenants[tenant].update(terms)
+
     def _die(self, partition: int, reason: str, events: int) -> None:
-        self.ledger[partition].update(accepted=events, dead=events)
+        self._note(partition, MAIN, accepted=events, dead=events)
         self.letters["pipeline", reason] += events
+
+
+def _key(tenant: str, name: str) -> str:
+    return name if tenant == MAIN else f"{tenant}/{name}"
 
 
 def _all_but_compute(definition: Definition) -> dict[str, Any]:

@@ -74,18 +74,21 @@ REFUNDS = Definition(
     {"name": "refunds", "event": ["refund"], "by": ["shop"], "compute": ["sum"], "value": "amount", "decimals": 2}
 )
 RETURNS = Definition({"name": "returns", "event": ["refund"], "by": ["shop"], "compute": ["count"]})
+MAIN, ACME = "main", "acme"
+ACME_VIEWS = Definition({"name": "views", "event": ["view"], "by": ["country"], "compute": ["count"]})
+"""a meter of another tenant, called like one of `main`'s"""
 
 
 class Teller(Protocol):
     """Whom the story is told to."""
 
-    def put_meter(self, definition: Definition, *, now_ms: int) -> None: ...
+    def put_meter(self, definition: Definition, *, now_ms: int, tenant: str = MAIN) -> None: ...
 
     def delete_meter(self, name: str, *, now_ms: int) -> None: ...
 
     def resume_meter(self, name: str) -> None: ...
 
-    def append(self, partition: int, received_ms: int, events: Sequence[Event]) -> None:
+    def append(self, partition: int, received_ms: int, events: Sequence[Event], *, tenant: str = MAIN) -> None:
         """Events that a collector accepted, durable in the log."""
         ...
 
@@ -93,7 +96,7 @@ class Teller(Protocol):
         """A record that does not decode."""
         ...
 
-    def refuse(self, received_ms: int, events: Mapping[str, Event]) -> None:
+    def refuse(self, received_ms: int, events: Mapping[str, Event], *, tenant: str = MAIN) -> None:
         """Events that a collector refused, by the code that it refuses them with."""
         ...
 
@@ -166,6 +169,7 @@ def told(teller: Teller) -> None:
     for definition in (VIEWS, SALES, LATENCY, FAILURES, SESSIONS, REFUNDS, RETURNS):
         teller.put_meter(definition, now_ms=at_ms(1, "08:00"))
     first = _first_days(teller, shop)
+    _another_tenant(teller, shop, first)
     _broken_meters(teller, shop)
     _dead_letters(teller, shop, first)
     newest = _in_the_middle(teller, shop)
@@ -201,6 +205,17 @@ def _first_days(teller: Teller, shop: Shop) -> list[Event]:
     teller.apply(now_ms=at_ms(2, "15:06"))
     teller.fold()
     return first
+
+
+def _another_tenant(teller: Teller, shop: Shop, known: Sequence[Event]) -> None:
+    """Its events are no duplicates of events that `main` sent under the same ids, and count in its own meters alone."""
+    teller.put_meter(ACME_VIEWS, now_ms=at_ms(2, "15:10"), tenant=ACME)
+    own = [event | {"time": at_ms(2, "15:11")} for event in known[:9]]
+    teller.append(0, at_ms(2, "15:12"), [*own, *own[:2]], tenant=ACME)
+    teller.append(1, at_ms(2, "15:12"), shop.open(at_ms(2, "15:00"), minutes=3))
+    teller.append(1, at_ms(2, "15:13"), shop.open(at_ms(2, "15:02"), minutes=4), tenant=ACME)
+    teller.refuse(at_ms(2, "15:13"), {"bad_value": {"event": "view", "id": "a1", "value": "much"}}, tenant=ACME)
+    teller.apply(now_ms=at_ms(2, "15:14"))
 
 
 def _broken_meters(teller: Teller, shop: Shop) -> None:
