@@ -13,6 +13,7 @@ from tallymark.events.tenants import MAIN
 from tallymark.meters.model import EVENTS, METRICS, Meter
 from tallymark.store import deltas
 from tallymark.store.model import (
+    Added,
     DeadLetter,
     Gap,
     Lag,
@@ -120,7 +121,9 @@ class FakeRegistry:
         made = RegisteredMeter(self._store.versions, version, meter, now_ms, tenant=tenant)
         before = known.get(meter.name)
         if before is not None and replace(before.meter, compute=meter.compute) == meter:
-            added = {function: version for function in meter.compute if function not in before.meter.compute}
+            added = {
+                function: Added(version, now_ms) for function in meter.compute if function not in before.meter.compute
+            }
             made = replace(made, first_id=before.set_id, added={**before.added, **added})
         known[meter.name] = made
 

@@ -5,7 +5,7 @@ import pytest
 from tallymark.meters.model import Meter
 from tallymark.store import deltas
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
-from tallymark.store.protocol import UnknownMeter
+from tallymark.store.protocol import StoreError, UnknownMeter
 
 VIEWS = Meter("views", ("view",))
 
@@ -49,6 +49,13 @@ def test_meters_of_one_name_are_different_meters(store):
     assert store.registry.meter("main", "views") == own
     with pytest.raises(UnknownMeter):
         store.registry.meter("acme", "views")
+
+
+def test_a_meter_that_is_refused_makes_no_tenant(store):
+    for name in ("events", "metrics"):
+        with pytest.raises(StoreError, match="built in"):
+            store.registry.put_meter("acme", Meter(name, ("view",)), now_ms=0)
+    assert store.registry.tenants() == ["main"]
 
 
 def test_an_unknown_meter_is_answered_with_no_name_of_another_tenant(store):

@@ -126,7 +126,7 @@ def test_what_was_left_out_for_a_version_is_null_before_it_came_back(counting):
     counting.apply(counting.put("count", "max"), ("north", 20, 5.0))
     third = counting.put("count", "sum", "max")
     counting.apply(third, ("south", 30, 6.0))
-    assert (third.version, third.added) == (3, {"sum": 3})
+    assert (third.version, third.added) == (3, {"sum": (3, 0)})
     counting.settle("rolled")
     assert counting.read(third) == {(): {"count": 3, "sum": None, "max": 6.0}}
     assert counting.read(third, by=("tank",))["south"] == {"count": 1, "sum": 6.0, "max": 6.0}

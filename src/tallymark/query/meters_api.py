@@ -115,7 +115,11 @@ def _note(before: RegisteredMeter | None, after: RegisteredMeter) -> str:
     if before.version == after.version:
         return "nothing changed"
     if before.set_id == after.set_id:
-        new = [function for function in after.meter.compute if after.added.get(function) == after.version]
+        new = [
+            function
+            for function in after.meter.compute
+            if function in after.added and after.added[function].version == after.version
+        ]
         note = f"version {after.version} goes on with the numbers of version {before.version}"
         return f"{note}; {' and '.join(new)} can be asked for what is counted from now on" if new else note
     return (

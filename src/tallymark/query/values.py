@@ -27,7 +27,7 @@ def largest(
     """The first rows by one aggregate, ties by label; ranked in columns, since a meter may have a million series."""
     ranks = FUNCTIONS[function].ranks(registered.meter.decimals)
     if (since := registered.added.get(function)) is not None:
-        is_whole = (pl.col("n") == 0) | (pl.col(VERSION_COLUMN) >= since).fill_null(False)
+        is_whole = (pl.col("n") == 0) | (pl.col(VERSION_COLUMN) >= since.version).fill_null(False)
         ranks = [pl.when(is_whole).then(rank) for rank in ranks]
     falling = [True] * len(ranks) + [False] * len(by)
     return frame.sort(*ranks, *by, descending=falling, nulls_last=falling).head(most)

@@ -2,10 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tallymark.events.tenants import MAIN
 from tallymark.ledger import Ledger as Ledger
 from tallymark.meters.model import BUILT_IN, Meter
+
+
+class Added(NamedTuple):
+    """Since when a function has been computed."""
+
+    version: int
+    at_ms: int
+    """when that version was defined"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +33,8 @@ class RegisteredMeter:
     tenant: str = MAIN
     first_id: int = 0
     """`meter_id` of the first version that counted the same events in the same way; 0 if it is this one"""
-    added: Mapping[str, int] = field(default_factory=dict)
-    """function -> the version that added it, for those that the first of these versions did not compute"""
+    added: Mapping[str, Added] = field(default_factory=dict)
+    """by function, for those that the first of these versions did not compute"""
 
     @property
     def set_id(self) -> int:
@@ -39,7 +48,7 @@ class RegisteredMeter:
 
     def is_whole(self, function: str, version: int | None) -> bool:
         """Whether a row of this version, with events, has what the function needs of all of them."""
-        return function not in self.added or (version is not None and version >= self.added[function])
+        return function not in self.added or (version is not None and version >= self.added[function].version)
 
     @property
     def built_in(self) -> bool:

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from tallymark.aggregates.functions import columns_for
 from tallymark.meters.model import BUILT_IN, EVENTS, Meter
-from tallymark.store.model import LiveMeters, RegisteredMeter
+from tallymark.store.model import Added, LiveMeters, RegisteredMeter
 from tallymark.store.protocol import StoreError, UnknownMeter
 from tallymark.suggest import suggest
 
@@ -63,7 +63,7 @@ def following(known: Sequence[Version], meter: Meter) -> tuple[int, int | None]:
     return last.version + 1, last.set_id if goes_on else None
 
 
-def _added(sharing: Sequence[Version]) -> dict[str, int]:
+def _added(sharing: Sequence[Version]) -> dict[str, Added]:
     """Of the versions that share their points: since which the newest one's functions have been computed."""
     first, newest = sharing[0], sharing[-1].meter
     added = {}
@@ -74,7 +74,7 @@ def _added(sharing: Sequence[Version]) -> dict[str, int]:
                 break
             since = each
         if since is not first:
-            added[function] = since.version
+            added[function] = Added(since.version, since.created_ms)
     return added
 
 

@@ -24,7 +24,7 @@ from tallymark.store.cassandra.sink import (
     event_facts,
 )
 from tallymark.store.model import Gap, LiveMeters, RegisteredMeter
-from tallymark.store.registered import check_definable, check_deletable, find, live_of, newest_of
+from tallymark.store.registered import Version, check_definable, check_deletable, find, live_of, newest_of
 
 
 class CassandraRegistry:
@@ -72,15 +72,22 @@ class CassandraRegistry:
         return find(self.meters(tenant), name)
 
     def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
-        self.add_tenant(tenant)
-
         def decide(page: Page) -> Change | None:
-            known = {each.meter.name: each for each in self._newest(page, tenant)}.get(meter.name)
+            all_known = versions(page)
+            made: list[Version] = []
+            if not any(each.tenant == tenant for each in all_known):
+                made = built_ins_for(tenant, all_known)
+            own = newest_of(
+                (each for each in (*all_known, *made) if each.tenant == tenant and each.meter.name == meter.name),
+                broken={},
+                missed={},
+            )
+            known = own[0] if own else None
             if known is not None and known.meter == meter:
                 return None
             check_definable(meter, known)
-            made = next_version(versions(page), tenant, meter, created_ms=now_ms)
-            return Change(sequence=page.head.sequence + 1, put=as_rows([made]))
+            made.append(next_version([*all_known, *made], tenant, meter, created_ms=now_ms))
+            return Change(sequence=page.head.sequence + 1, put=as_rows(made))
 
         self._meters.change(decide, term=self._term, kinds=(METER,), known=None)
         return self.meter(tenant, meter.name)
