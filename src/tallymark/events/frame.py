@@ -9,14 +9,16 @@ FrameError
 """
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 import pyarrow as pa
 
 from tallymark.events.columns import FIXED, HISTOGRAM, PROP, PROP_TYPES, REST, VALUES
 from tallymark.events.cutting import compact, cuts
+from tallymark.events.tenants import MAIN
 
-VERSION, VERSION_WITH_HISTOGRAMS = b"1", b"2"
-_VERSIONS = (VERSION, VERSION_WITH_HISTOGRAMS)
+VERSION, VERSION_2 = b"1", b"2"
+_VERSIONS = (VERSION, VERSION_2)
 MAX_FRAME_EVENTS = 65_536
 MAX_FRAME_BYTES = 1_000_000
 
@@ -61,11 +63,17 @@ class FrameDamaged(FrameError):
 def encode(batch: pa.RecordBatch) -> bytes:
     """One frame. `frames` splits what is too large for one."""
     stream = pa.BufferOutputStream()
-    version = VERSION_WITH_HISTOGRAMS if "histogram" in batch.schema.names else VERSION
+    version = VERSION if _is_plain(batch) else VERSION_2
     batch = batch.replace_schema_metadata({_KEY: version, _NULLS: _empty(batch)})
     with pa.ipc.new_stream(stream, batch.schema, options=_OPTIONS) as writer:
         writer.write_batch(batch)
     return bytes(stream.getvalue())
+
+
+def _is_plain(batch: pa.RecordBatch) -> bool:
+    """Whether the versions of Tallymark that know nothing but version 1 would count these events rightly."""
+    tenants: Any = batch.column("tenant")
+    return "histogram" not in batch.schema.names and tenants.dictionary.to_pylist() in ([], [MAIN])
 
 
 def frames(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
@@ -146,7 +154,7 @@ def _check_columns(schema: pa.Schema, version: bytes) -> None:
             raise FrameDamaged(f"a frame without column {name} of type {wanted}")
     if types.pop("values", VALUES) != VALUES:
         raise FrameDamaged(f"a frame whose column values is not of type {VALUES}")
-    if version == VERSION_WITH_HISTOGRAMS and types.pop("histogram", HISTOGRAM) != HISTOGRAM:
+    if version == VERSION_2 and types.pop("histogram", HISTOGRAM) != HISTOGRAM:
         raise FrameDamaged(f"a frame whose column histogram is not of type {HISTOGRAM}")
     for name, found in types.items():
         if not name.startswith(PROP) or found not in _PROP_TYPES:

@@ -173,6 +173,8 @@ class StretchResult:
     """meter_id -> events of the stretch that a broken meter missed; each that is broken is named, if only with 0"""
     tenants: Mapping[str, Ledger] = field(default_factory=dict)
     """the ledger split by tenant; empty if all of it is `main`'s"""
+    format: int = 0
+    """of what a task hands on (`store.format.VERSION`); tasks of older versions say nothing"""
     new_tenants: tuple[str, ...] = ()
     """tenants of events in the stretch that have no meters yet, not even the built-in ones: it must be planned again"""
 

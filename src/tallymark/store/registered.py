@@ -65,6 +65,8 @@ def following(known: Sequence[Version], meter: Meter) -> tuple[int, int | None]:
 
 def _added(sharing: Sequence[Version]) -> dict[str, Added]:
     """Of the versions that share their points: since which the newest one's functions have been computed."""
+    if len(sharing) == 1:
+        return {}
     first, newest = sharing[0], sharing[-1].meter
     added = {}
     for function in newest.compute:

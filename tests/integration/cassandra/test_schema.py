@@ -119,7 +119,7 @@ def test_tasks_and_collectors_need_no_polars(cassandra: Cassandra) -> None:
     address = cassandras.address(cassandra.port)
     script = (
         f"import pickle, sys; address = pickle.loads({pickle.dumps(address)!r});"
-        "print(address.open_sink().applied('log'), len(address.open_registry().meters()));"
+        "print(address.open_sink().applied('log'), len(address.open_registry().meters('main')));"
         "address.open_deposits(); print('polars' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

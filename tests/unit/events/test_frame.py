@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tallymark.events import columns, frame
 from tallymark.events.bodies import Delivery
 from tallymark.events.clocks import Clocks
+from tallymark.events.cutting import compact
 from tallymark.events.model import Event
 from tallymark.events.validation import Accepted, validate
 
@@ -322,3 +323,15 @@ def test_one_event_that_is_too_large_is_handed_over_all_the_same(monkeypatch: py
     split = list(frame.frames(columns.batch([accepted(some)])))
     assert [events for events, _ in split] == [1, 1, 1]
     assert [len(payload) <= 10_000 for _, payload in split] == [True, False, True]
+
+
+def test_a_frame_with_events_of_another_tenant_is_not_counted_as_mains_by_the_release_before() -> None:
+    """That one reads version 1 without looking whose events they are; at a newer version it stops."""
+    mine, theirs = (accepted([Event("view", "1")]) for _ in range(2))
+    theirs.tenant = "acme"
+    for requests, expected in (([mine], b"1"), ([theirs], b"2"), ([mine, theirs], b"2")):
+        ((_, payload),) = frame.frames(columns.batch(requests))
+        assert version(payload) == expected
+        assert frame.decode(payload).column("tenant").to_pylist() == [each.tenant for each in requests]
+    # A piece of a mixed commit that has only events of `main` is as before.
+    assert version(frame.encode(compact(columns.batch([mine, theirs]).slice(0, 1)))) == b"1"

@@ -1,5 +1,7 @@
 """Stores of an older format on Cassandra: they open once nobody of the older version is at work."""
 
+import time
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ from stores.memory_cassandra import Server, Session
 from tallymark.store.cassandra import migrations
 from tallymark.store.cassandra.book import METERS, POINTS, Book, Change, Term
 from tallymark.store.cassandra.connection import Link
+from tallymark.store.cassandra.heartbeats import CassandraHeartbeats
 from tallymark.store.cassandra.migrations import StoreFacts
 from tallymark.store.cassandra.progress import progress
 from tallymark.store.cassandra.store import CassandraStore
@@ -137,3 +140,18 @@ def test_after_a_kill_both_leases_are_waited_for_at_the_same_time(old, monkeypat
     link = Link(ADDRESS, lambda _: Session(old))
     assert migrations.upgrade(link, "store", clock=lambda: now[0]).schema == VERSION
     assert now[0] < migrations.LEASE_S + 5
+
+
+@pytest.mark.parametrize("role", ["query/one:8080", "keeper/two", "pipeline/three"])
+def test_not_while_a_role_of_the_older_version_may_still_be_alive(old, role):
+    """A query node has no lease; it would see the meters of all tenants as one's, and could delete them."""
+    link = Link(ADDRESS, lambda _: Session(old))
+    beats = CassandraHeartbeats(link, "store")
+    beats.beat(role, {}, now_ms=time.time_ns() // 1_000_000)
+    beats.beat("collector/new", {}, now_ms=time.time_ns() // 1_000_000)  # may be of this version already
+    now = count()
+    with pytest.raises(StoreError, match=f"but {role} is using it; stop every Tallymark"):
+        migrations.upgrade(link, "store", wait_s=3, pause_s=0, clock=lambda: float(next(now)))
+    assert facts(old).schema == 1
+    beats.beat(role, {}, now_ms=time.time_ns() // 1_000_000 - 2 * migrations.ALIVE_MS)
+    assert migrations.upgrade(link, "store", wait_s=3, pause_s=0).schema == VERSION

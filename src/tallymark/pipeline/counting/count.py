@@ -157,8 +157,13 @@ def _count_slice(
     accepted = per_tenant(events)
     duplicates = per_tenant(events, duplicate)
     asides = [0] * len(accepted) if unsure is None else per_tenant(events, unsure)
+    failures: list[MeterFailed] = []
     for place, (tenant, own) in enumerate(by_tenant(fresh)):
-        parts, unmatched = expand(own, meters.get(tenant, ()))
+        try:
+            parts, unmatched = expand(own, meters.get(tenant, ()))
+        except MeterFailed as failure:
+            failures.append(failure)  # so that those of all tenants are found at once
+            continue
         tally.add(parts)
         tally.names[tenant].append(own.table["event"])
         tally.ledgers[tenant] += Ledger(
@@ -169,6 +174,9 @@ def _count_slice(
             unmatched=unmatched,
             late=int((own.table["time"] < own.table["received"] - LATE_MS).sum()),
         )
+    if failures:
+        failed = {meter: why for failure in failures for meter, why in failure.failed.items()}
+        raise MeterFailed(failed, "; ".join(map(str, failures)))
     tally.received.update(receipts(fresh.table["received"]))
     tally.dead += events.dead if unsure is None else (*events.dead, *letters(events, unsure, claims))
     if events.accepted != len(duplicate):

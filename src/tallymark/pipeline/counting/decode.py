@@ -94,7 +94,7 @@ class _Reading:
 
     def __init__(self, needs: Needs) -> None:
         self._needs = needs
-        self._wanted = _columns(needs.of(), bool(needs.values)) | {RESENT, TENANT}
+        self._wanted = _columns(needs.of_all(), bool(needs.values)) | {RESENT, TENANT}
         self._batches: list[pa.RecordBatch] = []
         self._times: list[int] = []
         self._dead: list[DeadLetter] = []
@@ -131,7 +131,7 @@ class _Reading:
         groups = [pa.Table.from_batches(group) for group in _alike(_all_with_rest_or_none(self._batches))]
         names = frozenset().union(*(_names(table) for table in groups))
         tenants, owner = _tenants(groups)
-        properties, values = self._needs.of(names), self._needs.values_of(names)
+        properties, values = self._needs.of(tenants, names), self._needs.values_of(tenants, names)
         # Putting chunks together is a copy: only of what the events that are there need.
         unused = self._wanted - _columns(properties, values)
         groups = [table.drop_columns([*unused.intersection(table.column_names)]).combine_chunks() for table in groups]

@@ -14,6 +14,7 @@ from tallymark.pipeline.counting.count import Counted, count, count_without_thos
 from tallymark.pipeline.counting.history import LogHistory
 from tallymark.pipeline.counting.plan import Task, open_deposits, open_log
 from tallymark.store import deltas
+from tallymark.store.format import VERSION
 from tallymark.store.model import RegisteredMeter, StretchResult
 
 CLAIMS = "TALLYMARK_PIPELINE_CLAIMS"
@@ -73,6 +74,7 @@ def count_task(task: Task, *, attempt: int = 0) -> bytes:
         missed=counted.missed,
         tenants={} if counted.ledgers.keys() <= {MAIN} else counted.ledgers,
         new_tenants=counted.new_tenants,
+        format=VERSION,
     )
     # With new tenants it is counted again: nobody will name a deposit.
     kept = result if result.new_tenants else open_deposits(plan.store).deposit(result)

@@ -7,8 +7,9 @@ import msgspec
 
 from tallymark import telemetry
 from tallymark.ledger import OUTCOMES
+from tallymark.store.format import VERSION
 from tallymark.store.model import StretchResult
-from tallymark.store.protocol import Sink
+from tallymark.store.protocol import Sink, StoreUnreachable
 
 BATCHES = telemetry.counter("tallymark_pipeline_batches_total", "micro-batches applied")
 EVENTS = telemetry.counter("tallymark_pipeline_events_total", "events by what became of them", ("outcome",))
@@ -49,4 +50,11 @@ class BatchSink:
 
 
 def decode_results(rows: Sequence[bytes]) -> list[StretchResult]:
-    return [msgspec.msgpack.decode(row, type=StretchResult) for row in rows]
+    """Raises StoreUnreachable for those of another version: they must be counted again, and no record is to blame."""
+    results = [msgspec.msgpack.decode(row, type=StretchResult) for row in rows]
+    if others := {result.format for result in results} - {VERSION}:
+        raise StoreUnreachable(
+            f"an executor runs another version of Tallymark: its results have format {min(others)}, not {VERSION};"
+            " install the driver's version on every worker, then start its executors again"
+        )
+    return results

@@ -67,28 +67,34 @@ def _add_built_ins(page: Page) -> Change | None:
 def _due(page: Page) -> dict[Key, bytes]:
     """The built-in meters that some tenant lacks."""
     known = versions(page)
+    of_tenant: dict[str, list[Version]] = {MAIN: []}
+    for each in known:
+        of_tenant.setdefault(each.tenant, []).append(each)
+    free_id = next_id(known)
     put: dict[Key, bytes] = {}
-    for tenant in sorted({MAIN, *(each.tenant for each in known)}):
-        made = built_ins_for(tenant, known)
-        known += made
+    for tenant, own in sorted(of_tenant.items()):
+        made = built_ins_for(tenant, own, free_id=free_id)
+        free_id += len(made)
         put |= as_rows(made)
     return put
 
 
-def built_ins_for(tenant: str, known: Sequence[Version]) -> list[Version]:
-    """Those that the tenant lacks, or has as another version of Tallymark defined them."""
-    made: list[Version] = []
-    own = newest_of((each for each in known if each.tenant == tenant), broken={}, missed={})
-    for meter in due_built_ins(own):
-        made.append(next_version([*known, *made], tenant, meter, created_ms=0))
-    return made
+def built_ins_for(tenant: str, own: Sequence[Version], *, free_id: int) -> list[Version]:
+    """Those that the tenant lacks, or has as another version of Tallymark defined them, given its own versions."""
+    due = due_built_ins(newest_of(own, broken={}, missed={}))
+    return [
+        next_version(own, tenant, meter, created_ms=0, meter_id=meter_id)
+        for meter_id, meter in enumerate(due, start=free_id)
+    ]
 
 
-def next_version(known: Sequence[Version], tenant: str, meter: Meter, *, created_ms: int) -> Version:
-    before = [each for each in known if each.tenant == tenant and each.meter.name == meter.name]
-    version, set_id = following(before, meter)
-    meter_id = 1 + max((each.meter_id for each in known), default=0)
+def next_version(own: Sequence[Version], tenant: str, meter: Meter, *, created_ms: int, meter_id: int) -> Version:
+    version, set_id = following([each for each in own if each.meter.name == meter.name], meter)
     return Version(meter_id, tenant, version, set_id or meter_id, meter, created_ms)
+
+
+def next_id(known: Iterable[Version]) -> int:
+    return 1 + max((each.meter_id for each in known), default=0)
 
 
 def as_rows(kept: Iterable[Version]) -> dict[Key, bytes]:

@@ -9,7 +9,7 @@ from tallymark.meters.model import Meter
 from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import bootstrap
 from tallymark.store.cassandra.book import EVENTS, METERS, AnyTerm, Book, Change, Key, Page, Term
-from tallymark.store.cassandra.bootstrap import METER, as_rows, built_ins_for, next_version, versions
+from tallymark.store.cassandra.bootstrap import METER, as_rows, built_ins_for, next_id, next_version, versions
 from tallymark.store.cassandra.connection import Link, connect
 from tallymark.store.cassandra.sink import (
     BROKEN,
@@ -24,7 +24,7 @@ from tallymark.store.cassandra.sink import (
     event_facts,
 )
 from tallymark.store.model import Gap, LiveMeters, RegisteredMeter
-from tallymark.store.registered import Version, check_definable, check_deletable, find, live_of, newest_of
+from tallymark.store.registered import check_definable, check_deletable, find, live_of, newest_of
 
 
 class CassandraRegistry:
@@ -58,7 +58,8 @@ class CassandraRegistry:
             # A user may have had a meter before there was one built in.
             if any(each.tenant == tenant for each in known):
                 return None
-            return Change(sequence=page.head.sequence + 1, put=as_rows(built_ins_for(tenant, known)))
+            made = built_ins_for(tenant, [], free_id=next_id(known))
+            return Change(sequence=page.head.sequence + 1, put=as_rows(made))
 
         self._meters.change(decide, term=self._term, kinds=(METER,), known=None)
 
@@ -74,19 +75,16 @@ class CassandraRegistry:
     def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
         def decide(page: Page) -> Change | None:
             all_known = versions(page)
-            made: list[Version] = []
-            if not any(each.tenant == tenant for each in all_known):
-                made = built_ins_for(tenant, all_known)
-            own = newest_of(
-                (each for each in (*all_known, *made) if each.tenant == tenant and each.meter.name == meter.name),
-                broken={},
-                missed={},
-            )
-            known = own[0] if own else None
+            own = [each for each in all_known if each.tenant == tenant]
+            made = [] if own else built_ins_for(tenant, [], free_id=next_id(all_known))
+            own += made
+            found = newest_of((each for each in own if each.meter.name == meter.name), broken={}, missed={})
+            known = found[0] if found else None
             if known is not None and known.meter == meter:
                 return None
             check_definable(meter, known)
-            made.append(next_version([*all_known, *made], tenant, meter, created_ms=now_ms))
+            free_id = next_id([*all_known, *made])
+            made.append(next_version(own, tenant, meter, created_ms=now_ms, meter_id=free_id))
             return Change(sequence=page.head.sequence + 1, put=as_rows(made))
 
         self._meters.change(decide, term=self._term, kinds=(METER,), known=None)

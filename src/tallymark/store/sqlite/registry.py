@@ -54,27 +54,28 @@ class SqliteRegistry:
         return _newest(self._connections.mine())
 
     def meters(self, tenant: str) -> list[RegisteredMeter]:
-        return _newest(self._connections.mine(), tenant)
+        return _newest_of(self._connections.mine(), tenant)
 
     def meter(self, tenant: str, name: str) -> RegisteredMeter:
-        return find(self.meters(tenant), name)
+        found = _newest(self._connections.mine(), "WHERE tenant = ? AND name = ?", tenant, name)
+        return found[0] if found else find(self.meters(tenant), name)
 
     def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
         connection = self._connections.mine()
         with writing_durably(connection):
             _begin_tenant(connection, tenant)
-            known = {registered.meter.name: registered for registered in _newest(connection, tenant)}.get(meter.name)
+            known = {registered.meter.name: registered for registered in _newest_of(connection, tenant)}.get(meter.name)
             if known is not None and known.meter == meter:
                 return known
             check_definable(meter, known)
             _add_version(connection, tenant, meter, created_ms=now_ms)
-            return find(_newest(connection, tenant), meter.name)
+            return find(_newest_of(connection, tenant), meter.name)
 
     def delete_meter(self, tenant: str, name: str, *, now_ms: int) -> None:
         """Its points stay; defined again, it is a new version that counts from zero."""
         connection = self._connections.mine()
         with writing_durably(connection):
-            check_deletable(find(_newest(connection, tenant), name))
+            check_deletable(find(_newest_of(connection, tenant), name))
             connection.execute(
                 "UPDATE meters SET deleted_ms = ? WHERE tenant = ? AND name = ? AND deleted_ms IS NULL",
                 (now_ms, tenant, name),
@@ -98,7 +99,7 @@ class SqliteRegistry:
     def resume_meter(self, tenant: str, name: str) -> RegisteredMeter:
         connection = self._connections.mine()
         with writing_durably(connection):
-            meter_id = find(_newest(connection, tenant), name).meter_id
+            meter_id = find(_newest_of(connection, tenant), name).meter_id
             # The gap of a break that a version without gaps noted begins there; what it missed nobody counted. A break
             # that followed a resume at once lies in the gap of the one before.
             connection.execute(
@@ -111,7 +112,7 @@ class SqliteRegistry:
             )
             if connection.execute("DELETE FROM broken WHERE meter_id = ?", (meter_id,)).rowcount > 0:
                 add_to_mark(connection, "revision", 1)
-            return find(_newest(connection, tenant), name)
+            return find(_newest_of(connection, tenant), name)
 
     def gaps(self, meter_id: int) -> list[Gap]:
         rows = self._connections.mine().execute(
@@ -125,7 +126,7 @@ class SqliteRegistry:
 
 def _add_version(connection: sqlite3.Connection, tenant: str, meter: Meter, *, created_ms: int) -> None:
     """Within a transaction."""
-    known = _versions(connection, "tenant = ? AND name = ?", (tenant, meter.name))
+    known = _versions(connection, "WHERE tenant = ? AND name = ?", tenant, meter.name)
     version, set_id = following(known, meter)
     meter_id = 1 + int(connection.execute("SELECT COALESCE(MAX(meter_id), 0) FROM meters").fetchone()[0])
     connection.execute(
@@ -138,29 +139,30 @@ def _add_version(connection: sqlite3.Connection, tenant: str, meter: Meter, *, c
 
 def lacks_built_ins(connection: sqlite3.Connection) -> bool:
     """Whether the store is new, or some tenant has built-in meters as another version of Tallymark defined them."""
-    return any(due_built_ins(_newest(connection, tenant)) for tenant in _tenants(connection))
+    return any(due_built_ins(known) for known in _by_tenant(connection).values())
 
 
 def add_all_built_ins(connection: sqlite3.Connection) -> None:
     """Within a transaction: to every tenant."""
-    for tenant in _tenants(connection):
-        add_built_ins(connection, tenant)
-
-
-def add_built_ins(connection: sqlite3.Connection, tenant: str) -> None:
-    """Within a transaction: those that the tenant does not have, or has as another version defined them."""
-    for meter in due_built_ins(_newest(connection, tenant)):
-        _add_version(connection, tenant, meter, created_ms=0)
+    for tenant, known in _by_tenant(connection).items():
+        for meter in due_built_ins(known):
+            _add_version(connection, tenant, meter, created_ms=0)
 
 
 def _begin_tenant(connection: sqlite3.Connection, tenant: str) -> None:
     """Within a transaction. Only of one without any: a user may have had a meter before there was one built in."""
-    if not _versions(connection, "tenant = ?", (tenant,)):
-        add_built_ins(connection, tenant)
+    if not connection.execute("SELECT 1 FROM meters WHERE tenant = ? LIMIT 1", (tenant,)).fetchall():
+        for meter in due_built_ins([]):
+            _add_version(connection, tenant, meter, created_ms=0)
 
 
-def _tenants(connection: sqlite3.Connection) -> set[str]:
-    return {MAIN, *(tenant for (tenant,) in connection.execute("SELECT DISTINCT tenant FROM meters"))}
+def _by_tenant(connection: sqlite3.Connection) -> dict[str, list[RegisteredMeter]]:
+    found: dict[str, list[RegisteredMeter]] = {MAIN: []}
+    for (tenant,) in connection.execute("SELECT DISTINCT tenant FROM meters"):
+        found[tenant] = []
+    for registered in _newest(connection):
+        found[registered.tenant].append(registered)
+    return found
 
 
 def any_share_points(connection: sqlite3.Connection) -> bool:
@@ -179,9 +181,13 @@ def used_columns(connection: sqlite3.Connection) -> frozenset[str]:
     return frozenset(found)
 
 
-def _newest(connection: sqlite3.Connection, tenant: str | None = None) -> list[RegisteredMeter]:
-    """Of a tenant, or of all."""
-    versions = _versions(connection, "?1 IS NULL OR tenant = ?1", (tenant,))
+def _newest_of(connection: sqlite3.Connection, tenant: str) -> list[RegisteredMeter]:
+    return _newest(connection, "WHERE tenant = ?", tenant)
+
+
+def _newest(connection: sqlite3.Connection, condition: str = "", *parameters: str) -> list[RegisteredMeter]:
+    """Of those that the condition picks: all versions of a meter, or none."""
+    versions = _versions(connection, condition, *parameters)
     broken: dict[int, str] = {}
     for meter_id, reason in connection.execute("SELECT meter_id, reason FROM broken ORDER BY meter_id, partition"):
         broken.setdefault(meter_id, reason)
@@ -189,10 +195,10 @@ def _newest(connection: sqlite3.Connection, tenant: str | None = None) -> list[R
     return newest_of(versions, broken=broken, missed=missed)
 
 
-def _versions(connection: sqlite3.Connection, condition: str, parameters: tuple[object, ...]) -> list[Version]:
+def _versions(connection: sqlite3.Connection, condition: str = "", *parameters: str) -> list[Version]:
     return [
         Version(meter_id, tenant, version, set_id, msgspec.json.decode(definition, type=Meter), created_ms, deleted_ms)
         for meter_id, tenant, version, set_id, definition, created_ms, deleted_ms in connection.execute(
-            f"{_VERSIONS} WHERE {condition}", parameters
+            f"{_VERSIONS} {condition}", parameters
         ).fetchall()
     ]

@@ -62,7 +62,10 @@ def test_only_asked_properties_are_decoded(build):
 
 
 def test_of_events_that_are_not_there_no_property_is_decoded(build):
-    needs = Needs({EVERY: frozenset("x"), "click": frozenset("y")}, values=frozenset({"metrics"}))
+    needs = Needs(
+        {("main", EVERY): frozenset("x"), ("main", "click"): frozenset("y"), ("demo", "view"): frozenset("y")},
+        values=frozenset({("main", "metrics")}),
+    )
     views = decode([build.record([build.event("1", x="a", y="b")])], needs=needs)
     assert [name for name in views.table.columns if ":" in name] == ["text:x", "number:x"]
     click = build.record([build.event("2", y="b", name="click")], 1)

@@ -16,7 +16,7 @@ from tallymark.pipeline.counting import count as module
 from tallymark.pipeline.counting import decode as decoding
 from tallymark.pipeline.counting.count import only_fresh
 from tallymark.pipeline.counting.decode import decode
-from tallymark.pipeline.counting.needs import Needs
+from tallymark.pipeline.counting.needs import Needs, needs
 from tallymark.pipeline.counting.split import by_tenant
 from tallymark.store.model import MAYBE_DUPLICATE
 
@@ -174,7 +174,7 @@ def test_with_one_tenant_nothing_is_split(build):
 def test_with_several_each_has_its_own_events_numbers_and_names(build):
     sent = [{**build.event(str(number), name=f"e{number % 3}"), "values": {f"v{number}": 1.0}} for number in range(6)]
     mixed = [build.of_tenant("ab"[number % 2], each)[0] for number, each in enumerate(sent)]
-    events = only_fresh(decode([build.record(mixed)], needs=Needs({}, frozenset({"*"}))), np.arange(6) == 5)
+    events = only_fresh(decode([build.record(mixed)], needs=Needs({}, frozenset({("*", "*")}))), np.arange(6) == 5)
     found = {
         tenant: ([*part.table["row"]], [*part.values["metric"]], sorted(part.names))
         for tenant, part in by_tenant(events)
@@ -238,3 +238,34 @@ def test_for_any_mix_each_tenant_counts_its_distinct_ids_and_ledgers_add_up(
     assert sum(letter.events for letter in letters) == path.ledger().aside
     for letter in letters:
         assert {row["tenant"] for row in columns.rows(frame.decode(letter.raw))} == {letter.tenant}
+
+
+def test_meters_that_fail_in_several_tenants_are_found_in_one_count(build, monkeypatch, path):
+    meters = plan(build, {"name": "m", "event": "view"}, tenants=("main", "demo", "acme"))
+    failing = {each.meter_id for each in meters if each.meter.name == "m"}
+    matching, asked = module.matching, Counter()
+
+    def fails(table, registered):
+        asked[registered.meter_id] += 1
+        if registered.meter_id in failing:
+            raise ValueError("made to fail")
+        return matching(table, registered)
+
+    monkeypatch.setattr(module, "matching", fails)
+    path.meters = meters
+    events = [build.event("1"), *build.of_tenant("demo", build.event("2")), *build.of_tenant("acme", build.event("3"))]
+    path.process([events])
+    assert path.results[0].broken.keys() == failing
+    assert set(asked.values()) == {1, 2}, "one count finds them all, a second one counts without them"
+
+
+def test_a_property_that_only_another_tenants_meter_looks_at_is_not_decoded(build):
+    meters = (
+        *build.meters({"name": "m", "event": "view", "by": ["video"]}),
+        *build.meters({"name": "m", "event": "view", "by": ["country"]}, tenant="demo", first=11),
+    )
+    mine = build.record([build.event("1", video="A", country="KR")])
+    assert "text:country" not in decode([mine], needs=needs(meters)).table.columns
+    theirs = build.record(build.of_tenant("demo", build.event("1", video="A", country="KR")), 1)
+    both = decode([mine, theirs], needs=needs(meters)).table
+    assert {"text:video", "text:country"} <= set(both.columns)
