@@ -118,9 +118,9 @@ MEANINGS = {
         "least 100) in one request. Put what varies into `props`, not into `event`.",
     ),
     "too_many_tenants": Meaning(
-        (400,),
-        "More tenants within a day than a collector remembers, or more than may have meters. Put what varies into "
-        "`props`, not into the tenant.",
+        (400, 429),
+        "Events (429): more tenants within a day than a collector remembers; wait for `Retry-After`. Meters (400): "
+        "more tenants than may have meters. Put what varies into `props`, not into the tenant.",
     ),
     "too_new": Meaning((), "The event is further ahead than `events.accept_future_s`, after clock correction."),
     "too_old": Meaning((), "The event is older than `events.accept_past_s`, after clock correction."),

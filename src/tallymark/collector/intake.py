@@ -32,6 +32,8 @@ PARAMETERS = ("wait", "timeout", PARAMETER)
 QUICKLY_JUDGED_BYTES = 16_384
 # 1 MB is 10 ms of decoding and checking.
 QUICKLY_TAKEN_BYTES = 1_000_000
+# A place comes free when a tenant has been silent for a day, so there is no hurry; clients keep the events meanwhile.
+NO_ROOM_RETRY_S = 60
 DEFAULT_WAIT_S, MAX_WAIT_S = 10.0, 60.0
 # Under one key, an event of the second part that equals one of the first would be taken for a retry of it.
 SPLIT_KEYS = "; give each part its own Idempotency-Key, and reuse it for retries"
@@ -108,17 +110,27 @@ class Intake:
             _sent_at(_header(headers, "Tallymark-Sent-At", "bad_time")),
             _idempotency_key(_header(headers, "Idempotency-Key", "bad_idempotency_key")),
         )
-        request = await self._judge(delivery, self._names(tenant))
-        request.tenant = tenant
+        request = await self._judge_for(tenant, delivery)
         self._rate.spend(len(request.events) + len(request.refusals))
         return request
 
-    def _names(self, tenant: str) -> Names:
+    async def _judge_for(self, tenant: str, delivery: Delivery) -> Accepted:
+        names = self._rules.names
+        while True:
+            judged_by = names.of(tenant)
+            request = await self._judge(delivery, judged_by)
+            # Refusals alone take no place: a hundred malformed requests would shut out every new tenant for a day.
+            if not request.events or self._adopt(tenant, judged_by):
+                request.tenant = tenant
+                return request
+
+    def _adopt(self, tenant: str, names: Names) -> bool:
         try:
-            return self._rules.names.of(tenant)
+            return self._rules.names.adopt(tenant, names)
         except TooManyTenants as error:
             telemetry.COLLECTOR_TENANTS_REFUSED.inc()
-            raise Problem(400, "too_many_tenants", str(error)) from None
+            headers = {"retry-after": str(NO_ROOM_RETRY_S)}
+            raise Problem(429, "too_many_tenants", str(error), headers=headers) from None
 
     async def _judge(self, delivery: Delivery, names: Names) -> Accepted:
         clocks_, max_events = self._rules.clocks, self._rules.max_events

@@ -21,7 +21,8 @@ class TooManyTenants(ValueError):
     def __init__(self, tenant: str) -> None:
         super().__init__(
             f"tenant {tenant!r} would be one more than the {MOST_TENANTS} that have sent events within the last day; "
-            "put what varies into `props`, not into the tenant"
+            "its events can be sent again when one of them has been silent for a day; put what varies into `props`, "
+            "not into the tenant"
         )
 
 
@@ -74,13 +75,21 @@ class TenantNames:
         return self._is_new or any(each.names.changed for each in self._all().values())
 
     def of(self, tenant: str) -> Names:
-        """The names of this tenant, which is remembered from now on; raises TooManyTenants if there is no room."""
+        """What to judge its events by: the names it uses, or those of a tenant that has none and no place yet."""
+        found = self._tenants.get(tenant)
+        return found.names if found is not None else Names(self._limit, clock=self._clock)
+
+    def adopt(self, tenant: str, names: Names) -> bool:
+        """Remember a tenant whose event was accepted by these names; raises TooManyTenants if there is no room.
+
+        False if others have been adopted since `of` gave these: the events are to be judged again.
+        """
         found = self._tenants.get(tenant)
         if found is None:
             with self._lock:
-                found = self._tenants.get(tenant) or self._add(tenant)
+                found = self._tenants.get(tenant) or self._add(tenant, names)
         found.used = self._clock()
-        return found.names
+        return found.names is names
 
     def known(self) -> KnownTenants:
         """What to keep for the next run."""
@@ -94,7 +103,7 @@ class TenantNames:
         main = kept.pop(MAIN)
         return KnownTenants(main.recent, main.older, main.age_s, kept)
 
-    def _add(self, tenant: str) -> _Tenant:
+    def _add(self, tenant: str, names: Names) -> _Tenant:
         now = self._clock()
         if len(self._tenants) >= MOST_TENANTS:
             kept = {
@@ -105,7 +114,7 @@ class TenantNames:
             if len(kept) >= MOST_TENANTS:
                 raise TooManyTenants(tenant)
             self._tenants = kept
-        added = self._tenants[tenant] = _Tenant(Names(self._limit, clock=self._clock), now)
+        added = self._tenants[tenant] = _Tenant(names, now)
         self._is_new = True
         return added
 

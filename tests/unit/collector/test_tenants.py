@@ -123,7 +123,8 @@ def test_one_tenant_too_many_is_refused_clearly_and_the_others_go_on(make: Any) 
     for number in range(MOST_TENANTS - 1):
         assert collector.post({"event": "view"}, tallymark_tenant=f"t{number}").status == 202
     reply = collector.post({"event": "view"}, tallymark_tenant="one-more")
-    assert (reply.status, reply.json["code"]) == (400, "too_many_tenants")
+    assert (reply.status, reply.json["code"]) == (429, "too_many_tenants")
+    assert int(reply.headers["retry-after"]) > 0, "so that clients keep the events and try again"
     assert "'one-more' would be one more than the 100" in reply.json["detail"]
     assert collector.metric("tallymark_collector_tenants_refused_total") == before + 1
     assert collector.metric("tallymark_collector_tenants") == MOST_TENANTS
@@ -132,6 +133,31 @@ def test_one_tenant_too_many_is_refused_clearly_and_the_others_go_on(make: Any) 
     assert "one-more" not in tenants(collector).values()
     collector.stop()
     assert make().post({"event": "view"}, tallymark_tenant="one-more").json["code"] == "too_many_tenants"
+
+
+def test_requests_that_are_all_wrong_take_no_tenants_place(make: Any) -> None:
+    collector = make()
+    for number in range(MOST_TENANTS + 5):
+        assert collector.post({"event": ""}, tallymark_tenant=f"bad{number}").status == 422
+        assert collector.post(b"{", tallymark_tenant=f"bad{number}").status == 400
+    assert collector.metric("tallymark_collector_tenants") == 1
+    assert collector.post([{"event": ""}, {"event": "view"}], tallymark_tenant="acme").status == 202
+    assert collector.metric("tallymark_collector_tenants") == 2
+    assert len({letter.tenant for letter in collector.letters()}) == MOST_TENANTS + 6, "what was refused is kept"
+
+
+def test_first_requests_of_a_tenant_at_the_same_time_share_its_limit_on_names(make: Any) -> None:
+    collector = make(max_event_names=3)
+    # Large enough to be judged in threads of their own, several at once.
+    bodies = [json.dumps([{"event": f"e{n}", "props": {"a": "x" * 900}}] * 1_200).encode() for n in range(6)]
+    sockets = [collector.connect() for _ in bodies]
+    for each, body in zip(sockets, bodies, strict=True):
+        head = b"POST /v1/events HTTP/1.1\r\nhost: localhost\r\ntallymark-tenant: acme\r\n"
+        each.sendall(head + b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(body), body))
+    statuses = sorted(int(whole(each).split()[1]) for each in sockets)
+    assert statuses == [202] * 3 + [422] * 3
+    assert len({row["event"] for row in collector.events()}) == 3
+    assert collector.metric("tallymark_collector_event_names") == 3
 
 
 def test_no_metric_is_labelled_with_a_tenant(collector: Any) -> None:
