@@ -286,6 +286,64 @@ def test_a_page_may_name_its_tenant_also_when_it_leaves(page: Page, collector: C
     assert settled(page)["beaconed"] == (1 if leaving else 0)
 
 
+def of_tenants(collector: Collector, name: str) -> Counter[str]:
+    return Counter(event["tenant"] for event in collector.events(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "leaving"),
+    [("switched", ""), ("switched_hidden", HIDE), ("switched_left", "dispatchEvent(new Event('pagehide'))")],
+    ids=["staying", "hidden", "leaving"],
+)
+def test_queued_events_go_to_the_tenant_they_were_counted_for(
+    page: Page, collector: Collector, name: str, leaving: str
+) -> None:
+    page.evaluate(
+        f"""() => {{
+            for (const tenant of ["acme", "globex", "acme"]) {{
+                tallymark.init({{url: '{collector.url}', tenant}});
+                for (let n = 0; n < 10; n++) tallymark.count('{name}');
+            }}
+            {leaving};
+        }}"""
+    )
+    told = settled(page)
+    assert told["delivered"] + told["beaconed"] == 30
+    until(lambda: len(collector.events(name)) == 30, "all arrive")
+    assert of_tenants(collector, name) == {"acme": 20, "globex": 10}
+
+
+def test_a_retry_goes_to_the_first_tenant_and_holds_up_no_other(page: Page, collector: Collector) -> None:
+    page.evaluate(f"tallymark.init({{url: '{collector.url}', tenant: 'acme'}})")
+    down = True
+
+    def handle(route: Route) -> None:
+        if "tenant=acme" in route.request.url and down:
+            answered(503, {"detail": "not now"})(route)
+        else:
+            route.continue_()
+
+    page.route(EVENTS + "*", handle)
+    with page.expect_response(lambda answer: answer.status == 503):
+        page.evaluate("tallymark.count('retried')")
+    page.evaluate(f"tallymark.init({{url: '{collector.url}', tenant: 'globex'}}); tallymark.count('retried')")
+    page.wait_for_function("tallymark.stats().delivered === 1", timeout=30_000)
+    assert of_tenants(collector, "retried") == {"globex": 1}
+    down = False
+    assert settled(page)["delivered"] == 2
+    assert of_tenants(collector, "retried") == {"acme": 1, "globex": 1}
+
+
+def test_events_before_the_first_init_go_where_it_says(page: Page, collector: Collector) -> None:
+    page.evaluate("tallymark = undefined")
+    page.add_script_tag(url=f"{collector.url}/tallymark.js?again")
+    page.evaluate("tallymark.count('early')")
+    assert page.evaluate("tallymark.stats()")["queued"] == 1
+    page.evaluate(f"tallymark.init({{url: '{collector.url}', tenant: 'acme'}})")
+    assert settled(page)["delivered"] == 1
+    assert of_tenants(collector, "early") == {"acme": 1}
+
+
 def test_a_hidden_page_has_at_most_60_kB_on_their_way(page: Page, collector: Collector) -> None:
     page.evaluate("window.sizes = []; window.fetch = (_, {body}) => new Promise(() => sizes.push(body.length)); 0")
     page.evaluate("for (let n = 0; n < 120; n++) tallymark.count('held', {text: 'x'.repeat(900)});" + HIDE)

@@ -8,16 +8,20 @@
   const FIRST_PAUSE_MS = 250, MOST_PAUSE_MS = 30000, PATIENCE_MS = 15000;
 
   const counts = {called: 0, delivered: 0, refused: 0, dropped: 0, beaconed: 0};
-  let target = "", key = "";
-  let queue = [], flying = 0, aloft = 0; // events without an answer; bytes of those that may outlive the page
-  let failures = 0, notBefore = 0, timer = 0, due = Infinity;
+  // By address and key. An event stays with the target it was meant for, and one that is down holds up no other.
+  const targets = {};
+  const open = (url, key) => targets[`${url} ${key}`] ||=
+    {url, key, queue: [], flying: 0, failures: 0, notBefore: 0, timer: 0, due: Infinity}; // flying: without an answer
+  let target = open("", ""); // of the events to come; this one only collects those before the first init
+  let aloft = 0; // bytes of requests that may outlive the page
 
   function init(options) {
     // As a parameter: a header would need a preflight, and beacons have none.
     const tenant = options.tenant ? "?tenant=" + encodeURIComponent(options.tenant) : "";
-    target = options.url.replace(/\/+$/, "") + "/v1/events" + tenant;
-    key = options.key || "";
-    wake(0);
+    const early = target.url ? [] : target.queue.splice(0);
+    target = open(options.url.replace(/\/+$/, "") + "/v1/events" + tenant, options.key || "");
+    target.queue.push(...early);
+    wake(target, 0);
   }
 
   const count = (name, props) => event(name, {props});
@@ -25,35 +29,36 @@
   function event(name, {value, values, props, id = newId(), time = Date.now()} = {}) {
     const json = JSON.stringify({event: name, id, time, value, values, props});
     counts.called++;
-    if (queue.length + flying >= MOST) counts.dropped++;
-    else queue.push({json, bytes: new Blob([json]).size + EXTRA_BYTES, resent: 0});
-    wake(queue.length < BATCH ? LINGER_MS : 0);
+    if (queued() >= MOST) counts.dropped++;
+    else target.queue.push({json, bytes: new Blob([json]).size + EXTRA_BYTES, resent: 0});
+    wake(target, target.queue.length < BATCH ? LINGER_MS : 0);
     return id;
   }
 
-  const stats = () => ({...counts, queued: queue.length + flying});
+  const queued = () => Object.values(targets).reduce((sum, {queue, flying}) => sum + queue.length + flying, 0);
+  const stats = () => ({...counts, queued: queued()});
 
   // crypto.randomUUID is missing on pages without https.
   const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), b => b.toString(16).padStart(2, "0")).join("");
 
-  function wake(ms) {
-    const at = Math.max(Date.now() + ms, notBefore);
-    if (!target || flying || !queue.length || at >= due) return;
-    clearTimeout(timer);
-    due = at;
-    timer = setTimeout(send, at - Date.now());
+  function wake(to, ms) {
+    const at = Math.max(Date.now() + ms, to.notBefore);
+    if (!to.url || to.flying || !to.queue.length || at >= to.due) return;
+    clearTimeout(to.timer);
+    to.due = at;
+    to.timer = setTimeout(send, at - Date.now(), to);
   }
 
   const size = batch => batch.reduce((sum, {bytes}) => sum + bytes, 0);
 
-  function take(room) {
+  function take({queue}, room) {
     let bytes = 0, length = 0;
     while (length < Math.min(BATCH, queue.length) && (bytes += queue[length].bytes) <= Math.min(room, MOST_BYTES)) length++;
     return queue.splice(0, length);
   }
 
   // As text/plain it is a simple request: no preflight. An event that was tried before says when that was.
-  function request(batch) {
+  function request(batch, key) {
     const events = batch.map(({json, resent}) => resent ? `${json.slice(0, -1)},"resent":${resent}}` : json);
     return {
       method: "POST",
@@ -63,34 +68,34 @@
     };
   }
 
-  function send() {
-    due = Infinity;
-    if (flying || !queue.length) return;
-    const batch = take(MOST_BYTES);
-    deliver(batch.length ? batch : queue.splice(0, 1));
+  function send(to) {
+    to.due = Infinity;
+    if (to.flying || !to.queue.length) return;
+    const batch = take(to, MOST_BYTES);
+    deliver(to, batch.length ? batch : to.queue.splice(0, 1));
   }
 
-  async function deliver(batch) {
+  async function deliver(to, batch) {
     const triedAt = Date.now(), bytes = size(batch) <= MOST_BYTES ? size(batch) : 0;
     let again = batch, pause = 0, unknown = true;
-    flying += batch.length;
+    to.flying += batch.length;
     aloft += bytes;
     try {
-      const answer = await fetch(target, {...request(batch), signal: AbortSignal.timeout(PATIENCE_MS)});
+      const answer = await fetch(to.url, {...request(batch, to.key), signal: AbortSignal.timeout(PATIENCE_MS)});
       again = settle(batch, answer, await answer.text());
       unknown = answer.status !== 429; // even "not durable" may have reached the log
       pause = 1000 * answer.headers.get("retry-after") || 0;
     } catch {} // no answer: nobody knows what became of them
     if (unknown) for (const each of again) each.resent ||= triedAt;
-    queue = again.concat(queue);
-    flying -= batch.length;
+    to.queue = again.concat(to.queue);
+    to.flying -= batch.length;
     aloft -= bytes;
-    failures = again.length ? failures + 1 : 0;
-    if (failures) {
-      const most = Math.min(MOST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1));
-      notBefore = Date.now() + Math.max(pause, Math.random() * most);
+    to.failures = again.length ? to.failures + 1 : 0;
+    if (to.failures) {
+      const most = Math.min(MOST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (to.failures - 1));
+      to.notBefore = Date.now() + Math.max(pause, Math.random() * most);
     }
-    wake(queue.length < BATCH && !failures ? LINGER_MS : 0);
+    wake(to, to.queue.length < BATCH && !to.failures ? LINGER_MS : 0);
   }
 
   // The events of a batch that are worth another try.
@@ -109,24 +114,28 @@
   }
 
   // A hidden page may never be seen again, or come back: it sends all that fits, and what fails waits for another try.
-  function hide() {
-    for (let batch; target && (batch = take(MOST_ALOFT - aloft)).length;) deliver(batch);
-  }
+  const hide = to => { for (let batch; (batch = take(to, MOST_ALOFT - aloft)).length;) deliver(to, batch); };
 
   // A page that goes hears no answer any more: beacons. They carry no key.
-  function leave() {
-    if (key) return hide();
-    let room = MOST_ALOFT - aloft;
-    for (let batch; target && (batch = take(room)).length; room -= size(batch)) {
-      if (!navigator.sendBeacon(target, request(batch).body)) {
-        queue = batch.concat(queue);
-        return;
+  function leave(to, room) {
+    for (let batch; (batch = take(to, room)).length; room -= size(batch)) {
+      if (!navigator.sendBeacon(to.url, request(batch).body)) {
+        to.queue = batch.concat(to.queue);
+        break;
       }
       counts.beaconed += batch.length;
     }
+    return room;
   }
 
-  addEventListener("pagehide", leave);
-  document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && hide());
+  const known = () => Object.values(targets).filter(({url}) => url);
+  addEventListener("pagehide", () => {
+    let room = MOST_ALOFT - aloft;
+    for (const to of known()) {
+      if (to.key) hide(to);
+      else room = leave(to, room);
+    }
+  });
+  document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && known().forEach(hide));
   window.tallymark = {init, count, event, stats};
 })();
