@@ -157,6 +157,7 @@ class QuerySettings:
 @dataclass
 class AgentSettings:
     urls: list[str] = setting([], "where to send; empty means TALLYMARK_URL, else http://127.0.0.1:8080")  # noqa: RUF009
+    tenant: str = setting("", "whose metrics these are; empty means TALLYMARK_TENANT, else main")
     server: str = setting("", "name of this machine in the metrics; empty means its host name")
     every_s: int = setting(1, "how often to measure, in whole seconds")
     statsd: str = setting("127.0.0.1:8125", "UDP address to listen on for StatsD; `off` disables it")

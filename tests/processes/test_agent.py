@@ -54,8 +54,9 @@ def test_somebody_elses_process_with_the_same_number_is_left_alone(tmp_path, han
 
 @pytest.fixture
 def collector():
-    """The address of a server that accepts everything, the ids it accepted, and the orders that were in the values."""
+    """The address of a server that accepts everything, the ids, tenants and orders in what it accepted."""
     ids: list[str] = []
+    tenants: set[str | None] = set()
     orders: list[float] = []
 
     class Accept(http.server.BaseHTTPRequestHandler):
@@ -71,6 +72,7 @@ def collector():
             elif encoding == "gzip":
                 body = zlib.decompress(body, zlib.MAX_WBITS | 16)
             events = json.loads(body)
+            tenants.add(self.headers.get("tallymark-tenant"))
             ids.extend(event["id"] for event in events)
             orders.extend(event["values"]["orders"] for event in events if "orders" in event["values"])
             answer = json.dumps({"accepted": len(events), "rejected": 0, "errors": []}).encode()
@@ -85,13 +87,13 @@ def collector():
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Accept)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", ids, orders
+    yield f"http://127.0.0.1:{server.server_port}", ids, tenants, orders
     server.shutdown()
     server.server_close()
 
 
 def test_an_agent_that_is_killed_measures_on_and_one_that_is_stopped_ends_with_0(tmp_path, collector):
-    url, ids, orders = collector
+    url, ids, tenants, orders = collector
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -101,7 +103,7 @@ def test_an_agent_that_is_killed_measures_on_and_one_that_is_stopped_ends_with_0
         return int(json.loads(place.read_bytes())["pid"]) if place.exists() else 0
 
     command = [sys.executable, "-m", "tallymark", "agent", "--data", str(tmp_path / "data"), "--url", url]
-    command += ["--server", "web-1", "--statsd", f"127.0.0.1:{port}"]
+    command += ["--server", "web-1", "--tenant", "acme", "--statsd", f"127.0.0.1:{port}"]
     with open(tmp_path / "said", "wb") as said:
         supervisor = subprocess.Popen(command, stdout=said, stderr=said)
     try:
@@ -119,9 +121,10 @@ def test_an_agent_that_is_killed_measures_on_and_one_that_is_stopped_ends_with_0
         supervisor.kill()
         supervisor.wait()
     told = (tmp_path / "said").read_text()
-    assert "measuring web-1 every 1 s" in told
+    assert f"measuring web-1 every 1 s for {url} as tenant acme" in told
     assert "agent killed by SIGKILL" in told
     assert told.endswith("stopped\n")
     assert orders == [1]  # what an application said just before the end
     assert len(set(ids)) == len(ids)
+    assert tenants == {"acme"}
     assert all(id.startswith("web-1/") for id in ids)

@@ -22,6 +22,7 @@ def main(facts: str) -> None:
     with Role(Settings(data=str(folder)), NAME) as role:
         client = Client(
             urls=settings.urls,
+            tenant=settings.tenant or None,
             when_full="spill",
             spill_folder=folder / "spill",
             max_spill_bytes=settings.max_spill_bytes,

@@ -90,8 +90,9 @@ def _require_port(statsd: str) -> None:
 def _greet(settings: AgentSettings, folder: Path, console: Console) -> None:
     statsd = "" if settings.statsd == "off" else f", StatsD on {settings.statsd}"
     scraped = f", scraping {', '.join(settings.scrape)}" if settings.scrape else ""
+    whose = f" as tenant {settings.tenant}" if settings.tenant else ""
     console.say(
-        f"measuring {settings.server} every {settings.every_s} s for {', '.join(settings.urls)}{statsd}{scraped}"
+        f"measuring {settings.server} every {settings.every_s} s for {', '.join(settings.urls)}{whose}{statsd}{scraped}"
         f"  (Ctrl-C stops it; its log and unsent measurements are in {folder})"
     )
     for url in settings.urls:

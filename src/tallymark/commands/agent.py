@@ -12,7 +12,7 @@ from tallymark.commands.command import Command, CommandFailed, WrongUsage
 from tallymark.commands.configuration import add_settings, read_settings
 from tallymark.commands.output import print_json, print_table
 from tallymark.commands.progress import Progress
-from tallymark.commands.service import DEFAULT_URL, add_url
+from tallymark.commands.service import DEFAULT_URL, add_tenant, add_url, chosen_tenant
 from tallymark.role import file_stem
 from tallymark.settings import AgentSettings, Settings
 
@@ -22,6 +22,7 @@ _EVERY = re.compile(r"([1-9][0-9]{0,5})(s|m)?")
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_url(parser)
+    add_tenant(parser)
     parser.add_argument("--server", metavar="NAME", help="name of this machine in the metrics (its host name)")
     parser.add_argument(
         "--statsd", metavar="HOST:PORT", help="where to listen for StatsD over UDP (127.0.0.1:8125); `off` disables it"
@@ -68,6 +69,7 @@ def _complete(arguments: argparse.Namespace, settings: Settings) -> AgentSetting
     agent = settings.agent
     named = arguments.url or ",".join(agent.urls) or os.environ.get("TALLYMARK_URL") or DEFAULT_URL
     agent.urls = [url.strip() for url in named.split(",") if url.strip()]
+    agent.tenant = chosen_tenant({"--tenant": arguments.tenant, "agent.tenant": agent.tenant or None}) or ""
     agent.server = arguments.server or agent.server or socket.gethostname()
     agent.statsd = arguments.statsd or agent.statsd
     agent.scrape = arguments.scrape or agent.scrape

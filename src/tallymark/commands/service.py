@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -41,14 +41,18 @@ def connect(arguments: argparse.Namespace) -> HttpTransport:
 
 def _tenant(arguments: argparse.Namespace) -> str | None:
     """None for commands that are about all tenants."""
-    if not hasattr(arguments, "tenant"):
-        return None
-    given: str | None = arguments.tenant
-    tenant = os.environ.get("TALLYMARK_TENANT") or None if given is None else given
-    try:
-        return None if tenant is None else tenants.check(tenant)
-    except ValueError as error:
-        raise WrongUsage(f"{'TALLYMARK_TENANT' if given is None else '--tenant'}: {error}") from None
+    return chosen_tenant({"--tenant": arguments.tenant}) if hasattr(arguments, "tenant") else None
+
+
+def chosen_tenant(places: Mapping[str, str | None]) -> str | None:
+    """The tenant in the first of these places that has one, else in TALLYMARK_TENANT; None if there is none."""
+    for place, tenant in (*places.items(), ("TALLYMARK_TENANT", os.environ.get("TALLYMARK_TENANT") or None)):
+        if tenant is not None:
+            try:
+                return tenants.check(tenant)
+            except ValueError as error:
+                raise WrongUsage(f"{place}: {error}") from None
+    return None
 
 
 def ask(

@@ -38,6 +38,9 @@ def taken():
         (["--url", "ftp://collector"], "ftp://collector"),
         (["--url", "http://a,http://a"], "twice"),
         (["--server", "x" * 129], "129 characters"),
+        (["--tenant", "Acme"], "--tenant: 'Acme' cannot name a tenant"),
+        (["--tenant", ""], "--tenant: '' cannot name a tenant"),
+        (["--set", "agent.tenant=Acme"], "agent.tenant: 'Acme' cannot name a tenant"),
         (["--process", "\udcff"], "--process '\\udcff' is not UTF-8"),
         (["--process", "x" * 103], "103 characters; up to 102 fit"),
         (["--set", "agent.disks=/x/\udcff"], "agent.disks '/x/\\udcff' is not UTF-8"),
@@ -110,3 +113,19 @@ def test_flags_win_over_the_file_and_the_url_comes_from_the_environment(tmp_path
     assert main(["agent", "--every", "2m", "--url", "http://c:3", "--statsd", "off"]) == 0
     assert (seen[1].every_s, seen[1].urls, seen[1].statsd) == (120, ["http://c:3"], "off")
     assert seen[1].server == "file"
+
+
+def test_the_tenant_is_the_flags_else_the_files_else_the_environments(tmp_path, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(agent, "_supervise", lambda settings, section: seen.append(section.tenant) or 0)
+    assert main(["agent"]) == 0
+    monkeypatch.setenv("TALLYMARK_TENANT", "environment")
+    assert main(["agent"]) == 0
+    (tmp_path / "tallymark.toml").write_text('[agent]\ntenant = "file"\n')
+    assert main(["agent"]) == 0
+    assert main(["agent", "--tenant", "flag"]) == 0
+    assert seen == ["", "environment", "file", "flag"]
+    (tmp_path / "tallymark.toml").unlink()
+    monkeypatch.setenv("TALLYMARK_TENANT", "Acme")
+    assert main(["agent"]) == 2
+    assert "TALLYMARK_TENANT: 'Acme' cannot name a tenant" in capsys.readouterr().err
