@@ -13,27 +13,10 @@ def tenant_of(scope: Scope) -> str:
     """The tenant in the header `Tallymark-Tenant` or in `?tenant=`, else `main`; raises Problem for anything else."""
     if not scope.query_string and HEADER not in scope.headers:
         return MAIN
-    return _one(_headers(scope), _parameters(scope))
-
-
-def _headers(scope: Scope) -> list[str]:
-    if HEADER not in scope.headers:
-        return []
-    # The server leaves out a value that is not printable ASCII; such a header must not count as absent.
-    return [value.strip() for name, value in scope.headers.items() if name == HEADER] or [""]
-
-
-def _parameters(scope: Scope) -> list[str]:
-    given = parse_qsl(scope.query_string, keep_blank_values=True, errors="replace")
-    return [value for name, value in given if name == PARAMETER]
-
-
-def _one(headers: list[str], parameters: list[str]) -> str:
-    try:
-        named = {check(name) for name in (*headers, *parameters)}
-    except ValueError as error:
-        place = "header Tallymark-Tenant" if headers else "?tenant="
-        raise Problem(400, "bad_tenant", f"{place}: {error}") from None
+    named = {
+        *(_checked("header Tallymark-Tenant", name) for name in _headers(scope)),
+        *(_checked("?tenant=", name) for name in _parameters(scope)),
+    }
     if len(named) > 1:
         raise Problem(
             400,
@@ -42,3 +25,25 @@ def _one(headers: list[str], parameters: list[str]) -> str:
             "Tallymark-Tenant or in ?tenant=",
         )
     return named.pop() if named else MAIN
+
+
+def _headers(scope: Scope) -> list[str]:
+    if HEADER not in scope.headers:
+        return []
+    # The server lists only values that are printable ASCII, and gives None for a first one that is not: that must not
+    # count as absent. It has no word for one that is not the first; the readable one before it is taken.
+    if scope.headers.get(HEADER) is None:
+        raise Problem(400, "bad_tenant", "header Tallymark-Tenant may contain only printable ASCII")
+    return [value.strip() for name, value in scope.headers.items() if name == HEADER]
+
+
+def _parameters(scope: Scope) -> list[str]:
+    given = parse_qsl(scope.query_string, keep_blank_values=True, errors="replace")
+    return [value for name, value in given if name == PARAMETER]
+
+
+def _checked(place: str, name: str) -> str:
+    try:
+        return check(name)
+    except ValueError as error:
+        raise Problem(400, "bad_tenant", f"{place}: {error}") from None

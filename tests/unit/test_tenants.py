@@ -10,13 +10,21 @@ from tallymark.tenants import tenant_of
 
 
 class Headers:
-    """Like granian's: names in lower case, several of one name, and no value that is not printable ASCII."""
+    """Like granian's: names in lower case, several of one name, and no value that is not printable ASCII.
+
+    `tests/unit/collector/test_tenants.py` asks the real one.
+    """
 
     def __init__(self, *pairs: tuple[str, str]) -> None:
         self._pairs = pairs
 
     def __contains__(self, name: str) -> bool:
         return any(name == each for each, _ in self._pairs)
+
+    def get(self, name: str) -> str | None:
+        """The first of this name, None also if that cannot be read."""
+        first = next((value for each, value in self._pairs if each == name), None)
+        return first if first is not None and first.isascii() else None
 
     def items(self) -> list[tuple[str, str]]:
         return [(name, value) for name, value in self._pairs if value.isascii()]
@@ -56,8 +64,22 @@ def test_a_bad_name_is_never_taken_for_none(name: str) -> None:
         asked(f"tenant={name}")
 
 
-@pytest.mark.parametrize("name", ["", "Acme", "ä"])
+@pytest.mark.parametrize("name", ["", "Acme"])
 def test_nor_is_a_bad_header(name: str) -> None:
     with pytest.raises(Problem, match=r"header Tallymark-Tenant: .* cannot name a tenant") as told:
         asked("", name)
     assert told.value.code == "bad_tenant"
+
+
+@pytest.mark.parametrize("headers", [["démo"], ["démo", "main"], ["démo", "démo"]])
+def test_a_header_that_cannot_be_read_is_refused_even_beside_one_that_can(headers: list[str]) -> None:
+    with pytest.raises(Problem, match=r"^header Tallymark-Tenant may contain only printable ASCII$") as told:
+        asked("", *headers)
+    assert (told.value.status, told.value.code) == (400, "bad_tenant")
+
+
+def test_what_is_wrong_is_blamed_on_the_place_where_it_stands() -> None:
+    with pytest.raises(Problem, match=r"^\?tenant=: 'DEMO' cannot name a tenant"):
+        asked("tenant=DEMO", "main")
+    with pytest.raises(Problem, match=r"^header Tallymark-Tenant: 'DEMO' cannot name a tenant"):
+        asked("tenant=main", "DEMO")

@@ -177,3 +177,14 @@ def test_a_question_whose_tenant_cannot_be_read_is_not_asked_for_main(collector:
     answer = connection.getresponse()
     assert (answer.status, json.loads(answer.read())["code"]) == (400, "bad_tenant")
     connection.close()
+
+
+def test_a_header_that_cannot_be_read_is_not_passed_over_for_a_second_one(collector: Any) -> None:
+    body = b'{"event": "view"}'
+    head = "POST /v1/events HTTP/1.1\r\nhost: localhost\r\ntallymark-tenant: démo\r\ntallymark-tenant: main\r\n"
+    connection = collector.connect()
+    connection.sendall(head.encode() + b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(body), body))
+    answer = whole(connection)
+    assert b" 400 " in answer.partition(b"\r\n")[0]
+    assert b"may contain only printable ASCII" in answer
+    assert collector.events() == []
