@@ -15,6 +15,9 @@ _SHOWN_CHARS = 80
 
 def check(name: str) -> str:
     """The name, if it can be a tenant's; raises ValueError with the rule if not."""
+    if not isinstance(name, str):
+        shown = repr(name)[:_SHOWN_CHARS]
+        raise ValueError(f"{shown} cannot name a tenant: it is not a str but of type {type(name).__name__}")
     if _NAME.fullmatch(name):
         return name
     shown = repr(name[:_SHOWN_CHARS]) + ("…" if len(name) > _SHOWN_CHARS else "")

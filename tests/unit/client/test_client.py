@@ -214,6 +214,8 @@ def test_a_callback_that_fails_stops_nothing(clock, caplog):
         ({"connect_timeout_s": 0}, "more than 0"),
         ({"tenant": "Acme Inc"}, "'Acme Inc' cannot name a tenant"),
         ({"tenant": ""}, "cannot name a tenant"),
+        ({"tenant": 5}, "5 cannot name a tenant: it is not a str but of type int"),
+        ({"tenant": b"acme"}, "b'acme' cannot name a tenant: it is not a str but of type bytes"),
     ],
 )
 def test_wrong_options_are_refused_with_their_value(clock, wrong, says):
