@@ -50,7 +50,9 @@ class FakeStore:
     def count(self, meter: str, *rows: tuple[tuple[str, ...], int, Sequence[float | None]], tenant: str = MAIN) -> None:
         """One batch: (labels, bucket_s, values of its events; None is an event without a value)."""
         registered = self.tenants[tenant][meter]
-        self.journal.append((len(self.journal) + 1, deltas.from_rows([_row(registered, *row) for row in rows])))
+        frame = deltas.from_rows([_row(registered, *row) for row in rows])
+        frame = frame.with_columns(pl.lit(registered.counts_as, frame.schema["version"]).alias("version"))
+        self.journal.append((len(self.journal) + 1, frame))
 
     def break_meter(self, name: str, why: str, *, missed: int = 0, tenant: str = MAIN) -> None:
         known = self.tenants[tenant]

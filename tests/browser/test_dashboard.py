@@ -199,6 +199,18 @@ def test_an_answer_from_before_the_last_change_is_asked_for_again(page: Page, se
     page.unroute_all(behavior="wait")
 
 
+def test_a_value_that_was_not_computed_from_the_beginning_is_explained(page: Page, service: Service) -> None:
+    service.count({("A", "KR"): 5})
+    service.store.registry.put_meter(
+        "main", Meter("views", ("view",), by=("video", "country"), compute=("count", "max")), now_ms=1_794_931_690_000
+    )
+    page.get_by_label("ranked by").select_option("max")
+    expect(page.locator("#top-note")).to_contain_text(re.compile(r"^max has been computed since 11/17/2026, .+ –"))
+    expect(page.locator("#top tbody tr").nth(0)).to_contain_text("A–")
+    page.get_by_label("ranked by").select_option("count")
+    expect(page.locator("#top-note")).to_have_text("")
+
+
 def test_labels_are_text_whatever_they_say(page: Page, service: Service) -> None:
     nasty = "<img src=x onerror=alert(1)>"
     service.count({(nasty, "KR"): 3, ("", "KR"): 1})

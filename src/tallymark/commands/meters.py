@@ -148,14 +148,19 @@ def _show_plan(arguments: argparse.Namespace, planned: Any, *, done: bool = Fals
         print(f"+ {meter.name}: {'counts' if done else 'would count'} from now on")
     for change in planned.changed:
         differences = "; ".join(map(str, change.differences))
-        print(
-            f"~ {change.after.name}: {differences}: {'a' if done else 'would be a'} new version that counts from now on"
-        )
+        print(f"~ {change.after.name}: {differences}: {'a' if done else 'would be a'} new version {_effect(change)}")
     for meter in planned.missing:
         print(f"  {meter.name}: not in the file, kept (`tallymark meters delete {meter.name}` removes it)")
     if not planned.added and not planned.changed:
         print(f"nothing to change; {len(planned.unchanged)} meters match the file")
     return 0
+
+
+def _effect(change: Any) -> str:
+    if not change.keeps_numbers:
+        return "that counts from now on"
+    new = change.newly_computed
+    return "that keeps its numbers" + (f", with {' and '.join(new)} of what is counted from now on" if new else "")
 
 
 def _delete(arguments: argparse.Namespace) -> int:
@@ -188,6 +193,8 @@ def _state(meter: dict[str, Any]) -> str:
 
 
 def _words(value: Any) -> str:
+    if isinstance(value, dict):  # `since`
+        return ", ".join(f"{name} {moment or 'later than the others'}" for name, moment in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 

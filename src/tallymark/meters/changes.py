@@ -1,8 +1,9 @@
 """What applying a file of meters would do to the ones that are there."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tallymark.aggregates.functions import columns_for
 from tallymark.meters.definition import KEYS, to_mapping
 from tallymark.meters.errors import Flaw, MeterError
 from tallymark.meters.model import Meter
@@ -32,6 +33,21 @@ class Change:
         before, after = to_mapping(self.before), to_mapping(self.after)
         differ = [key for key in KEYS if before.get(key) != after.get(key)]
         return tuple(Difference(key, before.get(key), after.get(key)) for key in differ)
+
+    @property
+    def keeps_numbers(self) -> bool:
+        """Whether the new version goes on with the numbers there are: it counts the same events in the same way."""
+        return replace(self.before, compute=self.after.compute) == self.after
+
+    @property
+    def newly_computed(self) -> tuple[str, ...]:
+        """Functions that have no answer for what was counted before."""
+        before = columns_for(("count", *self.before.compute), decimals=self.before.decimals)
+        return tuple(
+            function
+            for function in self.after.compute
+            if not columns_for([function], decimals=self.after.decimals) <= before
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The answers: total, series and top, each from one snapshot of the store."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from tallymark.query.parsing import Question
 from tallymark.query.response import json_response
 from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
-from tallymark.query.values import NOTHING, Row, largest, rows, unknown, values
+from tallymark.query.values import NOTHING, Row, lacking, largest, rows, since, unknown, values
 from tallymark.store.model import label_column
 from tallymark.store.protocol import Snapshot, TooManyBytes, TooManyRows
 
@@ -35,7 +35,7 @@ def total(sources: Sources, question: Question) -> Computed:
         fresh = _fresh(sources, snapshot, question)
     ((_, row),) = rows(frame, ())
     value = values(row, question.functions, question.meter)
-    return _computed(question, fresh, value=value)
+    return _computed(question, fresh, _since(question, [row]), value=value)
 
 
 def series(sources: Sources, question: Question) -> Computed:
@@ -62,7 +62,9 @@ def series(sources: Sources, question: Question) -> Computed:
         for labels in sorted(found)
     ]
     rest: dict[str, Any] = {"tz": question.tz} if question.tz else {}
-    return _computed(question, fresh, rest | ({"left_out": left_out} if left_out else {}), series=lines)
+    rest |= {"left_out": left_out} if left_out else {}
+    rest |= _since(question, (row for buckets in found.values() for row in buckets.values()))
+    return _computed(question, fresh, rest, series=lines)
 
 
 def top(sources: Sources, question: Question) -> Computed:
@@ -73,14 +75,15 @@ def top(sources: Sources, question: Question) -> Computed:
         except TooManyBytes as error:
             raise parsing.too_many_bytes(error.most_bytes) from None
         fresh = _fresh(sources, snapshot, question)
+    found = list(rows(first, _columns(question)))
     items = [
         {
             "labels": dict(zip(question.by, labels, strict=True)),
             "value": values(row, question.functions, question.meter),
         }
-        for labels, row in rows(first, _columns(question))
+        for labels, row in found
     ]
-    return _computed(question, fresh, items=items)
+    return _computed(question, fresh, _since(question, (row for _, row in found)), items=items)
 
 
 def _over_time(sources: Sources, snapshot: Snapshot, question: Question, edges: Edges) -> tuple[pl.DataFrame, int]:
@@ -173,6 +176,11 @@ def _points(buckets: dict[int, Row], question: Question, edges: Edges, fresh: Fr
             value = values(buckets[start_s], functions, meter)
         points.append({"time": rfc3339_s(start_s), **value})
     return points
+
+
+def _since(question: Question, found: Iterable[Row]) -> dict[str, Any]:
+    """Explains the nulls of functions that the meter did not compute from the beginning."""
+    return since(question.meter, lacking(found, question.functions, question.meter))
 
 
 def _computed(question: Question, fresh: Freshness, rest: Mapping[str, Any] | None = None, **found: Any) -> Computed:

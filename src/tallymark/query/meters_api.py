@@ -4,12 +4,13 @@ from typing import Any
 
 import msgspec
 
-from tallymark.events.moments import rfc3339_ms
+from tallymark.events.moments import rfc3339_ms, rfc3339_s
 from tallymark.events.tenants import DEMO, MAIN
 from tallymark.http import Problem
 from tallymark.meters import MeterError, from_mapping, to_mapping
 from tallymark.query.sources import Sources
 from tallymark.query.tenants_api import require_room, require_tenant
+from tallymark.query.values import since
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Registry, UnknownMeter
 from tallymark.suggest import suggest
@@ -78,6 +79,7 @@ def to_json(registered: RegisteredMeter) -> dict[str, Any]:
         "built_in": registered.built_in,
         "broken": registered.broken,
         "missed": registered.missed,
+        **since(registered, registered.meter.compute),
     }
 
 
@@ -121,7 +123,11 @@ def _note(before: RegisteredMeter | None, after: RegisteredMeter) -> str:
             if function in after.added and after.added[function].version == after.version
         ]
         note = f"version {after.version} goes on with the numbers of version {before.version}"
-        return f"{note}; {' and '.join(new)} can be asked for what is counted from now on" if new else note
+        if not new:
+            return note
+        # The minute of the change holds events of both versions, so the next one is the first to have an answer.
+        whole = rfc3339_s((after.created_ms // 60_000 + 1) * 60)
+        return f"{note}; {' and '.join(new)} can be asked for what is counted from now on: add from={whole}"
     return (
         f"version {after.version} counts from now on, and answers cover only this version; "
         f"recounting past events (`meters recount {name}`) will come with the archive"

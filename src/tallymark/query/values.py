@@ -1,13 +1,14 @@
 """Rows of the store as answers print them."""
 
 from collections import namedtuple
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import polars as pl
 
 from tallymark.aggregates import columns
 from tallymark.aggregates.functions import FUNCTIONS, VERSION_COLUMN, Value
+from tallymark.events.moments import rfc3339_ms
 from tallymark.store.model import RegisteredMeter
 
 Row = namedtuple("Row", columns.NAMES)  # type: ignore[misc]  # a field for each column of the table
@@ -45,6 +46,28 @@ def values(row: Any, functions: Sequence[str], registered: RegisteredMeter) -> d
         else None
         for function in functions
     }
+
+
+def lacking(found: Iterable[Any], functions: Sequence[str], registered: RegisteredMeter) -> list[str]:
+    """The functions that are null in one of these rows because the meter did not compute them from the beginning."""
+    added = [function for function in functions if function in registered.added]
+    if not added:
+        return []
+    versions = {row.version for row in found if row.n}
+    return [function for function in added if not all(registered.is_whole(function, each) for each in versions)]
+
+
+def since(registered: RegisteredMeter, functions: Collection[str]) -> dict[str, Any]:
+    """`{"since": {"sum": when it was first computed}}` for those of the functions that a later version added, if any.
+
+    The moment is null for a built-in meter: its versions come with those of Tallymark.
+    """
+    moments = {
+        function: rfc3339_ms(added.at_ms) if added.at_ms else None
+        for function, added in registered.added.items()
+        if function in functions
+    }
+    return {"since": moments} if moments else {}
 
 
 def unknown(functions: Sequence[str]) -> dict[str, Value]:

@@ -122,6 +122,37 @@ def test_late_counts_are_said_beside_the_table(views, capsys):
     assert "60.0 s behind" in told.err
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["total", "views"], {"value": {"count": 1, "sum": None}}),
+        (["series", "views"], {"series": [{"points": [{"time": "2026-11-17T16:28:00Z", "count": 1, "sum": None}]}]}),
+        (["top", "views"], {"items": [{"labels": {"video": "A"}, "value": {"count": 1, "sum": None}}]}),
+    ],
+)
+def test_a_number_that_was_not_computed_from_the_beginning_has_a_footnote(views, capsys, words, found):
+    since = {"sum": "2026-11-17T16:28:10.500Z"}
+    views.answers[f"/v1/meters/views/{words[0]}"] = 200, {**found, "since": since}
+    assert main(words) == 0
+    assert capsys.readouterr().err == (
+        "sum: computed since 2026-11-17T16:28:10.500Z; ask with --from 2026-11-17T16:29:00Z\n"
+    )
+
+
+def test_the_footnote_of_a_built_in_meter_has_no_moment(views, capsys):
+    views.answers["/v1/meters/views/total"] = 200, {"value": {"last": None}, "since": {"last": None}}
+    assert main(["total", "views"]) == 0
+    assert capsys.readouterr().err == "last: not computed from the beginning; ask for less with --from\n"
+
+
+def test_show_says_since_when_a_function_is_computed(views, capsys):
+    views.meters["views"]["since"] = {"sum": "2026-11-17T16:28:10.500Z"}
+    assert main(["meters", "show", "views"]) == 0
+    assert ["since", "sum", "2026-11-17T16:28:10.500Z"] in [
+        line.split() for line in capsys.readouterr().out.splitlines()
+    ]
+
+
 FILE = """
 meters:
   - {name: views, event: view, by: [video, country], compute: [count]}
@@ -162,6 +193,24 @@ def test_meters_are_checked_planned_and_applied_from_a_file(fake_service, tmp_pa
     assert fake_service.meters["sales"]["decimals"] == 2
     assert main(["meters", "plan", str(path)]) == 0
     assert "nothing to change; 2 meters" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("before", "effect"),
+    [
+        ({"by": ["video"]}, "new version that counts from now on"),
+        ({"compute": ["count"]}, "new version that keeps its numbers, with max and avg of what is counted from now on"),
+        ({"compute": ["count", "sum", "max"]}, "new version that keeps its numbers"),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_plan_says_whether_a_meter_keeps_its_numbers(fake_service, tmp_path, capsys, command, before, effect):
+    after = {"name": "views", "event": "view", "compute": ["count", "max", "avg"]}
+    (tmp_path / "m.yaml").write_text(f"meters: [{json.dumps(after)}]")
+    fake_service.meters["views"] = {**after, **before}
+    assert main(["meters", command, str(tmp_path / "m.yaml")]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith(f": {'would be a' if command == 'plan' else 'a'} {effect}")
 
 
 @pytest.mark.parametrize("command", ["plan", "apply"])

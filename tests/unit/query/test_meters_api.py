@@ -2,6 +2,7 @@
 
 import pytest
 
+from asking import at
 from tallymark.meters import Meter
 from tallymark.store.model import RegisteredMeter
 
@@ -106,8 +107,26 @@ def test_a_version_that_only_computes_more_says_that_its_numbers_go_on(desk):
     desk.store.count("sales", ((), 60, [None, None]))
     told = desk.ask("/v1/meters/sales", "PUT", {"event": "sale", "compute": ["count", "max"]})
     assert told["note"] == (
-        "version 2 goes on with the numbers of version 1; max can be asked for what is counted from now on"
+        "version 2 goes on with the numbers of version 1; max can be asked for what is counted from now on: "
+        "add from=2026-11-15T12:31:00Z"
     )
     assert desk.ask("/v1/meters/sales/total")["value"] == {"count": 2, "max": None}
     told = desk.ask("/v1/meters/sales", "PUT", {"event": "sale", "compute": ["count"]})
     assert told["note"] == "version 3 goes on with the numbers of version 2"
+
+
+def test_a_function_that_a_later_version_added_says_since_when_it_is_computed(desk):
+    desk.ask("/v1/meters/sales", "PUT", {"event": "sale", "by": ["shop"], "compute": ["count"]})
+    assert "since" not in desk.ask("/v1/meters/sales")
+    desk.store.count("sales", (("A",), at("12:29:00"), [5.0]))
+    desk.ask("/v1/meters/sales", "PUT", {"event": "sale", "by": ["shop"], "compute": ["count", "max"]})
+    desk.now_ms += 120_000
+    desk.store.count("sales", (("B",), at("12:31:00"), [7.0]))
+    since = {"max": "2026-11-15T12:30:30.000Z"}
+    assert desk.ask("/v1/meters/sales")["since"] == since
+    for asked in ("total", "total?fn=max", "series?step=1m", "top?by=shop", "top?by=shop&fn=max"):
+        assert desk.ask(f"/v1/meters/sales/{asked}")["since"] == since, asked
+    # Where nothing is null for that reason, nothing is said of it: the only null here is a minute that is not over.
+    for asked in ("total?fn=count", "total?from=2026-11-15T12:31:00Z", "total?shop=B", "top?by=shop&fn=max&k=1"):
+        assert "since" not in desk.ask(f"/v1/meters/sales/{asked}"), asked
+    assert "since" not in desk.ask("/v1/meters/sales/series?step=1m&from=2026-11-15T12:31:00Z")

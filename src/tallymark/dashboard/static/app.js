@@ -217,7 +217,7 @@ function showTop(meter, answer) {
   const key = $("key").value, fn = $("fn").value;
   set("top-key", key);
   set("top-fn", fn);
-  set("top-note", meter.broken ? `this meter is broken: ${meter.broken}` : answer.items.length ? "" : "Nothing was counted in this time.");
+  set("top-note", meter.broken ? `this meter is broken: ${meter.broken}` : answer.items.length ? lacking(fn, answer) : "Nothing was counted in this time.");
   $("top").hidden = !answer.items.length;
   const largest = Math.max(...answer.items.map((item) => Math.abs(item.value[fn] ?? 0)), Number.MIN_VALUE);
   fill($("top").tBodies[0], answer.items.map((item, index) => {
@@ -230,6 +230,13 @@ function showTop(meter, answer) {
     line.append(make("td", index + 1), name, make("td", value === null ? "–" : precise.format(value)), cell);
     return line;
   }));
+}
+
+// Why a row has no value, if the meter did not compute it from the beginning.
+function lacking(fn, { since }) {
+  if (!since || !(fn in since)) return "";
+  const moment = since[fn] && new Date(since[fn]).toLocaleString();
+  return `${fn} has been computed ${moment ? `since ${moment}` : "from a later version on"}; – is a key that was also counted before. Choose a shorter time.`;
 }
 
 function duration(ms) {
