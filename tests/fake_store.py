@@ -164,6 +164,11 @@ class FakeDeadLetters:
             own[letter.hop, letter.reason] += letter.events
         return dict(own)
 
+    def counts_by_tenant(self) -> dict[str, dict[tuple[str, str], int]]:
+        if not self._store.kept:  # set as a whole by a test
+            return {MAIN: self._store.letters} if self._store.letters else {}
+        return {tenant: self.counts(tenant=tenant) for tenant in sorted({letter.tenant for letter in self._store.kept})}
+
     def last_ms(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
         if tenant is None:
             return self._store.last_dead_ms

@@ -99,6 +99,9 @@ def test_dead_letters_are_listed_and_counted_for_their_tenant(store):
     assert store.dead_letters.last_ms(tenant="main") == {bad_time: 5}
     assert store.dead_letters.last_ms(tenant=None)[bad_time] == 9
     assert store.dead_letters.counts(tenant="nobody") == {}
+    by_tenant = store.dead_letters.counts_by_tenant()
+    assert by_tenant == {each: store.dead_letters.counts(tenant=each) for each in ("acme", "main")}
+    assert acme not in store.registry.tenants(), "it has nothing but letters"
     for tenant, listed in (("main", ["main"]), (acme, [acme] * 3), (None, [acme] * 3 + ["main"]), ("nobody", [])):
         summaries = store.dead_letters.search(tenant=tenant)
         assert sorted(each.detail for each in summaries) == listed

@@ -13,7 +13,10 @@ from tallymark.commands.service import add_tenant, add_url, ask, connect
 DETAIL_CHARS = 100
 LAYOUT = "\n\t"
 """controls of a letter's text that are shown as they are"""
-LOOKED_AT = "\n(with Cassandra: none among the newest 10,000 letters or 64 MB; older ones are not searched)"
+LOOKED_AT = (
+    "(with Cassandra: none among the newest 10,000 letters of all tenants or 64 MB; older ones are not searched)"
+)
+MOST_NAMED = 10
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,26 +36,40 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json(answer)
         return 0
-    counts, dead_letters = answer.get("counts") or [], answer.get("letters") or []
-    filtered = bool(arguments.reason or arguments.hop)
-    if not counts:
-        print("no dead letters" + (" of this kind" if filtered else ""))
-        return 0
+    counts, others = answer.get("counts") or [], answer.get("others") or {}
+    if counts:
+        _print_letters(counts, answer.get("letters") or [])
+    else:
+        print("no dead letters" + (" of this kind" if arguments.reason or arguments.hop else ""))
+    if others:
+        print(_elsewhere(others, more=bool(counts)))
+    return 0
+
+
+def _elsewhere(others: dict[str, int], *, more: bool) -> str:
+    """Letters that this list lacks because other tenants have them; only `main`, the operator's, is told."""
+    events = sum(others.values())
+    belong, whose = "belongs" if events == 1 else "belong", "another tenant" if len(others) == 1 else "other tenants"
+    names = ", ".join([*list(others)[:MOST_NAMED], *(["…"] if len(others) > MOST_NAMED else [])])
+    return f"{events:,}{' more' if more else ''} {belong} to {whose}: {names}"
+
+
+def _print_letters(counts: list[dict[str, Any]], dead_letters: list[dict[str, Any]]) -> None:
     print_table(
         ["events", "hop", "reason", "last"],
         [[each["events"], each["hop"], each["reason"], each["last"]] for each in counts],
     )
     print()
     if not dead_letters:
-        print("none of them are kept: the oldest are deleted beyond log.dead_bytes" + (LOOKED_AT if filtered else ""))
-        return 0
+        print("none of them are kept: the oldest are deleted beyond log.dead_bytes")
+        print(LOOKED_AT)
+        return
     print_table(
         ["id", "time", "hop", "reason", "events", "detail"],
         # No thousands apart in an id: it is typed again.
         [[str(each["id"]), *(each[name] for name in ("time", "hop", "reason", "events")), _short(each["detail"])]
          for each in dead_letters],
     )  # fmt: skip
-    return 0
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:

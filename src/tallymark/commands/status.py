@@ -59,8 +59,13 @@ def screen(status: dict[str, Any]) -> list[str]:
     dead_letters = status.get("dead_letters") or []
     if dead_letters:
         lines += ["", "dead letters"]
-        lines += [f"  {each['events']:>14,}  {each['hop']}: {each['reason']}" for each in dead_letters]
+        lines += [f"  {each['events']:>14,}  {each['hop']}: {each['reason']}{_whose(each)}" for each in dead_letters]
     return [*lines, *_tenants(status), "", *_meters(meters)]
+
+
+def _whose(dead_letter: dict[str, Any]) -> str:
+    tenant = dead_letter.get("tenant", MAIN)
+    return "" if tenant == MAIN else f", tenant {tenant}"
 
 
 def _tenants(status: dict[str, Any]) -> list[str]:

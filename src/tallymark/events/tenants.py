@@ -13,6 +13,11 @@ _NAME = re.compile(NAME_RULE)
 _SHOWN_CHARS = 80
 
 
+def main_first(name: str) -> tuple[bool, str]:
+    """The key to sort tenants by."""
+    return name != MAIN, name
+
+
 def check(name: str) -> str:
     """The name, if it can be a tenant's; raises ValueError with the rule if not."""
     if not isinstance(name, str):

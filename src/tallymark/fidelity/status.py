@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tallymark import __version__
-from tallymark.events.tenants import MAIN
+from tallymark.events.tenants import MAIN, main_first
 from tallymark.fidelity.account import SUMMANDS, account
 from tallymark.fidelity.evidence import Evidence
 from tallymark.fidelity.freshness import ahead_ms, freshness
@@ -24,14 +24,14 @@ RECENT_MS = 3_600_000
 def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
     """Every term of `received = accepted + refused` and `accepted = counted + … + in flight`."""
     store, settings = evidence.store, evidence.settings
-    dead_letters = store.dead_letters.counts(tenant=None)
+    dead_letters = store.dead_letters.counts_by_tenant()
     with store.snapshots.take() as snapshot:
         fresh = freshness(
             snapshot,
             evidence.events,
             clock_ms=evidence.clock_ms,
             accept_past_s=settings.events.accept_past_s,
-            records_lost=are_lost(dead_letters),
+            records_lost=any(map(are_lost, dead_letters.values())),
         )
         now_ms = fresh.now_ms
         ledger, ledgers = sum(snapshot.ledger().values(), Ledger()), snapshot.tenant_ledgers()
@@ -39,6 +39,8 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
     # The log is read after the snapshot, so what is counted is never more than what was accepted.
     positions = evidence.events.positions() or {}
     alive, meters = roles(settings.run_folder, store.heartbeats.beats(), now_ms=now_ms), store.registry.all_meters()
+    tenants = sorted({MAIN, *ledgers, *dead_letters, *(each.tenant for each in meters)}, key=main_first)
+    several = len(tenants) > 1
     document = {
         "now_ms": now_ms,
         "tallymark": __version__,
@@ -49,9 +51,11 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         "recent": rates.recent(),
         "roles": alive,
         "meters": _meters(meters),
-        **_tenants(ledgers, meters),
+        **({"tenants": [{"name": name, **_terms(ledgers.get(name, Ledger()))} for name in tenants]} if several else {}),
         "dead_letters": [
-            {"hop": hop, "reason": reason, "events": events} for (hop, reason), events in dead_letters.items()
+            {"hop": hop, "reason": reason, "events": events, **({"tenant": tenant} if several else {})}
+            for tenant in tenants
+            for (hop, reason), events in dead_letters.get(tenant, {}).items()
         ],
         "positions": _positions(positions, fresh.applied),
         "freshness": fresh.to_json(),
@@ -83,14 +87,6 @@ def _meters(meters: Sequence[RegisteredMeter]) -> list[dict[str, Any]]:
         }
         for each in meters
     ]
-
-
-def _tenants(ledgers: Mapping[str, Ledger], meters: Sequence[RegisteredMeter]) -> dict[str, list[dict[str, Any]]]:
-    """Each tenant's part of the account, `main` first; nothing while there is only `main`."""
-    names = sorted({MAIN, *ledgers, *(each.tenant for each in meters)}, key=lambda name: (name != MAIN, name))
-    if names == [MAIN]:
-        return {}
-    return {"tenants": [{"name": name, **_terms(ledgers.get(name, Ledger()))} for name in names]}
 
 
 def _terms(ledger: Ledger) -> dict[str, int]:

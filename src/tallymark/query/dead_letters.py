@@ -1,5 +1,6 @@
 """Dead letters over HTTP: what could not be counted, why, and the events themselves."""
 
+from collections.abc import Collection
 from typing import Any
 
 from tallymark.events.frame import FrameError
@@ -54,7 +55,23 @@ def list_letters(sources: Sources, tenant: str, pairs: Pairs) -> dict[str, Any]:
             for (hop, reason), events in counts.items()
             if (not hops or hop in hops) and (not reasons or reason in reasons)
         ],
+        **(_others(sources, hops, reasons) if tenant == MAIN else {}),
     }
+
+
+def _others(sources: Sources, hops: Collection[str], reasons: Collection[str]) -> dict[str, Any]:
+    """Whose letters the operator, who sees all of them in the status, does not find in `main`."""
+    found = {
+        tenant: sum(
+            events
+            for (hop, reason), events in counts.items()
+            if (not hops or hop in hops) and (not reasons or reason in reasons)
+        )
+        for tenant, counts in sources.store.dead_letters.counts_by_tenant().items()
+        if tenant != MAIN
+    }
+    others = {tenant: events for tenant, events in sorted(found.items()) if events}
+    return {"others": others} if others else {}
 
 
 def show_letter(sources: Sources, tenant: str, name: str, pairs: Pairs) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from tallymark.events.tenants import MAIN, MOST_TENANTS
+from tallymark.events.tenants import MAIN, MOST_TENANTS, main_first
 from tallymark.http import Problem
 from tallymark.ledger import Ledger
 from tallymark.query.sources import Sources
@@ -12,11 +12,15 @@ from tallymark.suggest import suggest
 
 
 def list_tenants(sources: Sources) -> dict[str, Any]:
-    """All of them, `main` first, with their accepted events and their meters, the built-in ones included."""
+    """All of them, `main` first, with their accepted events and their meters, the built-in ones included.
+
+    One whose every event was refused has neither, but it has dead letters, which whoever looks for them must find.
+    """
     with sources.store.snapshots.take() as snapshot:
         ledgers = snapshot.tenant_ledgers()
     meters = Counter(each.tenant for each in sources.store.registry.all_meters())
-    names = sorted({MAIN, *meters, *ledgers}, key=lambda name: (name != MAIN, name))
+    refused = sources.store.dead_letters.counts_by_tenant()
+    names = sorted({MAIN, *meters, *ledgers, *refused}, key=main_first)
     return {
         "tenants": [
             {"name": name, "events": ledgers.get(name, Ledger()).accepted, "meters": meters[name]} for name in names

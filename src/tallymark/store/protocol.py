@@ -299,6 +299,10 @@ class DeadLetters(Protocol):
         """(hop, reason) -> events, of a tenant or of all."""
         ...
 
+    def counts_by_tenant(self) -> dict[str, dict[tuple[str, str], int]]:
+        """Tenant -> (hop, reason) -> events, of every tenant that ever had dead letters: the registry lacks some."""
+        ...
+
     def last_ms(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
         """(hop, reason) -> when the last such letter was found."""
         ...

@@ -43,10 +43,28 @@ def test_letters_that_are_gone_are_still_counted(fake_service, capsys):
     fake_service.answers["/v1/dlq"] = 200, {"counts": COUNTS, "letters": []}
     assert main(["dlq", "list"]) == 0
     told = capsys.readouterr().out
-    assert told.endswith("none of them are kept: the oldest are deleted beyond log.dead_bytes\n")
+    assert told.splitlines()[-2:] == [
+        "none of them are kept: the oldest are deleted beyond log.dead_bytes",
+        "(with Cassandra: none among the newest 10,000 letters of all tenants or 64 MB; older ones are not searched)",
+    ]
     assert main(["dlq", "list", "--reason", "bad_time"]) == 0
-    told = capsys.readouterr().out
-    assert "with Cassandra: none among the newest 10,000 letters" in told
+    assert capsys.readouterr().out == told
+
+
+@pytest.mark.parametrize(
+    ("counts", "others", "said"),
+    [
+        (COUNTS, {"ghost": 1, "globex": 1200}, "1,201 more belong to other tenants: ghost, globex"),
+        (COUNTS, {"ghost": 1}, "1 more belongs to another tenant: ghost"),
+        ([], {"ghost": 3}, "3 belong to another tenant: ghost"),
+    ],
+)
+def test_whose_the_others_are_is_said_last(fake_service, capsys, counts, others, said):
+    fake_service.answers["/v1/dlq"] = 200, {"counts": counts, "letters": [LETTER][: len(counts)], "others": others}
+    assert main(["dlq", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == said
+    assert (lines[0] == "no dead letters") == (not counts)
 
 
 def test_the_events_alone_go_to_stdout(fake_service, capsys):

@@ -123,3 +123,16 @@ def test_several_tenants_are_shown_with_their_events_and_meters(fake_service, ca
     place = lines.index("tenants")
     assert [line.split() for line in lines[place + 1 : place + 3]] == [["1,000", "main"], ["25", "demo"]]
     assert lines[-2:] == ["meters    events", "          demo: events, demo_views"]
+
+
+def test_dead_letters_of_other_tenants_are_named(fake_service, capsys):
+    letters = [
+        {"hop": "collector", "reason": "too_old", "events": 1200, "tenant": "main"},
+        {"hop": "collector", "reason": "bad_time", "events": 3, "tenant": "ghost"},
+    ]
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "dead_letters": letters}
+    assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = lines.index("dead letters")
+    shown = [line.strip() for line in lines[place + 1 : place + 3]]
+    assert shown == ["1,200  collector: too_old", "3  collector: bad_time, tenant ghost"]

@@ -7,7 +7,7 @@ import pytest
 
 from tallymark.log.protocol import Outgoing
 from tallymark.meters.model import Meter
-from tallymark.store.model import Lag, Ledger
+from tallymark.store.model import DeadLetter, Lag, Ledger
 
 
 def running(desk, *roles, pid=None):
@@ -303,3 +303,15 @@ def test_a_broken_meter_of_another_tenant_is_named_with_it(desk):
         "meter views of the tenant acme is broken: no such column; it has missed 4 events"
         in desk.ask("/v1/status")["problems"]
     )
+
+
+def test_dead_letters_name_their_tenant_where_there_are_several(desk):
+    desk.store.bury(DeadLetter("collector", "too_old", "", 2, b"", 5))
+    assert desk.ask("/v1/status")["dead_letters"] == [{"hop": "collector", "reason": "too_old", "events": 2}]
+    desk.store.bury(DeadLetter("collector", "bad_time", "", 3, b"", 5, tenant="ghost"))
+    told = desk.ask("/v1/status")
+    assert told["dead_letters"] == [
+        {"hop": "collector", "reason": "too_old", "events": 2, "tenant": "main"},
+        {"hop": "collector", "reason": "bad_time", "events": 3, "tenant": "ghost"},
+    ]
+    assert [(each["name"], each["accepted"]) for each in told["tenants"]] == [("main", 0), ("ghost", 0)]

@@ -162,6 +162,21 @@ def test_the_list_of_tenants_begins_with_main(service):
     }
 
 
+def test_the_list_has_also_tenants_whose_every_event_was_refused(service):
+    service.store.bury(letter("initech", "bad_time"))
+    assert service.ask("/v1/tenants")[1]["tenants"][-1] == {"name": "initech", "events": 0, "meters": 0}
+    assert [each["name"] for each in service.ask("/v1/status")[1]["tenants"]] == ["main", "acme", "globex", "initech"]
+
+
+def test_main_is_told_whose_the_other_dead_letters_are_and_nobody_else_is(service):
+    for tenant, reason in (("main", "bad_time"), ("initech", "bad_time"), ("acme", "too_old"), ("acme", "bad_time")):
+        service.store.bury(letter(tenant, reason))
+    assert service.ask("/v1/dlq")[1]["others"] == {"acme": 2, "initech": 1}
+    assert service.ask("/v1/dlq?reason=too_old")[1]["others"] == {"acme": 1}
+    assert "others" not in service.ask("/v1/dlq?hop=pipeline")[1]
+    assert "others" not in service.ask("/v1/dlq", tenant="acme")[1]
+
+
 def test_a_tenant_whose_every_event_was_refused_can_see_why(service):
     service.store.bury(letter("initech", "bad_time"))
     status, told = service.ask("/v1/dlq", tenant="initech")

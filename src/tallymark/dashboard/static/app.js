@@ -162,7 +162,7 @@ function roles(found) {
 
 function deadLetters(found) {
   $("dead-letters-part").hidden = !found.length;
-  fill($("dead-letters").tBodies[0], found.map(({ hop, reason, events }) => row(`${hop}: ${reason}`, events, null, false)));
+  fill($("dead-letters").tBodies[0], found.map(({ hop, reason, events, tenant }) => row(`${hop}: ${reason}${(tenant ?? MAIN) === MAIN ? "" : `, tenant ${tenant}`}`, events, null, false)));
 }
 
 function choices() {

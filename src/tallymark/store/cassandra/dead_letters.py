@@ -79,6 +79,12 @@ class CassandraDeadLetters:
             found[kind] += events
         return dict(found)
 
+    def counts_by_tenant(self) -> dict[str, dict[tuple[str, str], int]]:
+        found: dict[str, Counter[tuple[str, str]]] = {}
+        for (tenant, hop, reason), (events, _) in sorted(each for _, facts in self._facts() for each in _kinds(facts)):
+            found.setdefault(tenant, Counter())[hop, reason] += events
+        return {tenant: dict(counts) for tenant, counts in found.items()}
+
     def last_ms(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
         found: dict[tuple[str, str], int] = {}
         for kind, (_, last_ms) in self._of_kinds(tenant):

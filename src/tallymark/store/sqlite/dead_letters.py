@@ -63,6 +63,15 @@ class SqliteDeadLetters:
     def counts(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
         return self._by_kind("SUM(events)", tenant)
 
+    def counts_by_tenant(self) -> dict[str, dict[tuple[str, str], int]]:
+        rows = self._connections.mine().execute(
+            "SELECT tenant, hop, reason, events FROM letter_counts ORDER BY tenant, hop, reason"
+        )
+        found: dict[str, dict[tuple[str, str], int]] = {}
+        for tenant, hop, reason, events in rows:
+            found.setdefault(tenant, {})[hop, reason] = events
+        return found
+
     def last_ms(self, *, tenant: str | None) -> dict[tuple[str, str], int]:
         return self._by_kind("MAX(last_ms)", tenant)
 
