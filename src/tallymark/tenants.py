@@ -27,6 +27,14 @@ def tenant_of(scope: Scope) -> str:
     return named.pop() if named else MAIN
 
 
+def is_page(path: str) -> bool:
+    """Whether this is a file of the page. Those are everybody's, and the page itself reads its `?tenant=`.
+
+    A link with a wrong one leads to a page that says so, not to a problem document.
+    """
+    return path == "/" or path.startswith("/static/")
+
+
 def _headers(scope: Scope) -> list[str]:
     if HEADER not in scope.headers:
         return []

@@ -296,6 +296,61 @@ def test_a_chosen_tenant_stays_also_when_the_page_is_opened_again(page: Page, se
     expect(page.locator("#top tbody tr").nth(0)).to_contain_text("mars42")
 
 
+def test_any_tenant_but_the_demo_is_the_users_own(page: Page, service: Service) -> None:
+    service.begin_demo()
+    service.count_demo({("mars", "KR"): 40})
+    expect(page.locator("#tenant")).to_have_value("demo")
+    acme = service.store.registry.put_meter("acme", Meter("plays", ("view",), by=("video", "country")), now_ms=1)
+    service.count({("A", "DE"): 3}, meter=acme)
+    expect(page.locator("#tenant")).to_have_value("acme")
+    expect(page.locator("#counted")).to_have_text("3")
+    expect(page.locator("#demo")).to_be_hidden()
+    page.get_by_label("tenant", exact=True).select_option("demo")
+    expect(page.locator("#demo-note")).to_have_text("Your own events are in the tenant acme.")
+    service.count({("A", "DE"): 1})
+    expect(page.locator("#demo-note")).to_have_text("Your own events are in the tenants main, acme.")
+
+
+def test_a_page_that_switched_by_itself_does_not_jump_about(page: Page, service: Service) -> None:
+    acme = service.store.registry.put_meter("acme", Meter("plays", ("view",), by=("video", "country")), now_ms=1)
+    service.count({("A", "DE"): 3}, meter=acme)
+    expect(page.locator("#tenant")).to_have_value("acme")
+    service.count({("A", "DE"): 1})
+    service.count({("A", "DE"): 4}, meter=acme)
+    expect(page.locator("#counted")).to_have_text("7")
+    page.reload()
+    expect(page.locator("#tenant")).to_have_value("main")
+
+
+def test_a_tenant_without_events_is_told_how_to_send_its_first(page: Page, service: Service) -> None:
+    service.store.registry.put_meter("acme", Meter("plays", ("view",), by=("video",)), now_ms=1)
+    page.goto(f"{service.url}/?tenant=acme")
+    expect(page.get_by_role("heading", name="Nothing has been counted yet")).to_be_visible()
+    expect(page.locator("#curl")).to_contain_text(f"curl '{service.url}/v1/events?tenant=acme'")
+    expect(page.locator("#add-meter")).to_contain_text("--tenant acme")
+    page.get_by_label("tenant", exact=True).select_option("main")
+    expect(page.locator("#curl")).to_contain_text(f"curl '{service.url}/v1/events'")
+    expect(page.locator("#add-meter")).not_to_contain_text("--tenant")
+
+
+def test_a_tenant_that_does_not_exist_is_said(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/?tenant=nosuch")
+    expect(page.locator("#no-tenant")).to_have_text("There is no tenant nosuch yet; this is the tenant main.")
+    service.begin_demo()
+    expect(page.locator("#no-tenant")).to_have_text("There is no tenant nosuch yet; this is the tenant demo.")
+    service.store.registry.add_tenant("nosuch")
+    expect(page.locator("#tenant")).to_have_value("nosuch")
+    expect(page.locator("#no-tenant")).to_be_hidden()
+
+
+def test_a_name_that_no_tenant_can_have_still_gets_the_page(page: Page, service: Service) -> None:
+    page.goto(f"{service.url}/?tenant=ACME")
+    expect(page.locator("#no-tenant")).to_have_text("“ACME” cannot be the name of a tenant; this is the tenant main.")
+    page.goto(f"{service.url}/?tenant=main")
+    expect(page.locator("#verdict")).to_have_text("nothing late, nothing lost")
+    expect(page.locator("#no-tenant")).to_be_hidden()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_demo_fits_a_phone_in_both_schemes(browser: Browser, service: Service, scheme: str) -> None:
     service.begin_demo()

@@ -15,7 +15,7 @@ from tallymark.collector.forward import Forwarder
 from tallymark.collector.intake import Intake
 from tallymark.collector.pressure import Budget, Holding
 from tallymark.http import JSON_HEADERS, Callers, Problem, Scope
-from tallymark.tenants import tenant_of
+from tallymark.tenants import is_page, tenant_of
 
 METRICS_HEADERS = [("content-type", "text/plain; version=0.0.4; charset=utf-8")]
 # What `POST /v1/events` can answer; each counter exists before it is needed.
@@ -141,7 +141,8 @@ class App:
                 proto.response_bytes(200, METRICS_HEADERS, health.metrics(self._run_folder, self._instance))
             case _:
                 # A header whose value cannot be read would not be passed on, and the question be taken for `main`'s.
-                tenant_of(scope)
+                if not is_page(scope.path):
+                    tenant_of(scope)
                 with Holding(self._budget) as held:
                     content = await self._reader.read(proto, _declared(scope), held)
                     await self._forwarder.forward(scope, proto, content)

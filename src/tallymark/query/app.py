@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from tallymark import telemetry
+from tallymark.events.tenants import MAIN
 from tallymark.http import App, Callers, Problem, Scope
 from tallymark.query import live, parsing
 from tallymark.query.live import Follower
@@ -20,7 +21,7 @@ from tallymark.query.sources import Sources
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import SnapshotOutdated, StoreError, StoreUnreachable
 from tallymark.store.sqlite.failures import FileAway
-from tallymark.tenants import tenant_of
+from tallymark.tenants import is_page, tenant_of
 
 THREADS = 4
 MOST_WAITING = 256
@@ -73,7 +74,7 @@ class Dispatcher:
             await _body(proto) if route.body else b"",
             dict(zip(route.names, arguments, strict=True)),
             scope.headers.get,
-            tenant_of(scope),
+            MAIN if is_page(scope.path) else tenant_of(scope),
         )
 
     async def _answered(self, make: Make, request: Request) -> Response:

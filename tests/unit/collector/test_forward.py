@@ -190,6 +190,14 @@ def test_a_question_keeps_its_tenant_on_the_way(collector: Any) -> None:
 
 
 @pytest.mark.usefixtures("query")
+def test_the_page_is_passed_on_whatever_tenant_its_link_names(collector: Any) -> None:
+    for path in ("/?tenant=ACME", "/static/app.js?tenant=ACME"):
+        assert collector.get(path).status == 200
+        assert Query.seen[-1] == f"GET {path}"
+    assert collector.get("/tenant?tenant=ACME").status == 400
+
+
+@pytest.mark.usefixtures("query")
 def test_connections_to_the_query_service_are_kept(collector: Any) -> None:
     for _ in range(10):
         assert collector.get("/").status == 200

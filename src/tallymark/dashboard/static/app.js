@@ -1,5 +1,6 @@
 // The page: /v1/status once a second, the chosen meter's `live` stream to know when its top keys change.
-// Where there are several tenants it shows one: the one in ?tenant=, else the demo until the first event of the user's own.
+// Where there are several tenants it shows one: the one in ?tenant=, else the demo until the first event of the user's own,
+// which is any that is not the demo's.
 
 import { Chart } from "./chart.js";
 
@@ -7,6 +8,7 @@ const POLL_MS = 1000;
 const TOP_EVERY_MS = 1000;
 const TOP_AT_LEAST_EVERY_MS = 10_000;
 const MAIN = "main", DEMO = "demo";
+const TENANT = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 
 const $ = (id) => document.getElementById(id);
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
@@ -54,7 +56,7 @@ function show(status) {
   verdict(status);
   tenants(status.tenants ?? []);
   const own = ledgerOf(page.tenant, status);
-  $("welcome").hidden = page.tenant === DEMO || (own ?? status).accepted > 0;
+  welcome(page.tenant === DEMO || (own ?? status).accepted > 0);
   set("rate", (status.events_per_second < 10 ? tenths : whole).format(status.events_per_second));
   chart.show(status.recent, status.now_ms);
   account(own ? { ...status, ...own, of_all: true } : status);
@@ -72,18 +74,30 @@ const ledgerOf = (name, status) => status.tenants?.find((tenant) => tenant.name 
 function tenants(found) {
   const names = found.map(({ name }) => name);
   const wanted = new URLSearchParams(location.search).get("tenant");
-  const hasOwn = found.some(({ name, accepted }) => name === MAIN && accepted > 0);
-  const byItself = names.includes(DEMO) && !hasOwn ? DEMO : MAIN;
-  const isChosen = names.includes(wanted);
+  const own = found.filter(({ name, accepted }) => name !== DEMO && accepted > 0).map(({ name }) => name);
+  // It stays with the first that has events: a page that switched by itself once should not jump about.
+  const byItself = own.includes(page.tenant) ? page.tenant : own[0] ?? (names.includes(DEMO) ? DEMO : MAIN);
+  const isChosen = wanted === MAIN || names.includes(wanted);
   switchTo(isChosen ? wanted : byItself);
+  $("no-tenant").hidden = !wanted || isChosen;
+  if (wanted && !isChosen) {
+    const why = TENANT.test(wanted) ? `There is no tenant ${wanted} yet` : `“${wanted}” cannot be the name of a tenant`;
+    set("no-tenant", `${why}; this is the tenant ${page.tenant}.`);
+  }
   $("tenant-part").hidden = !names.length;
   options($("tenant"), names);
   $("tenant").value = page.tenant;
   for (const words of document.querySelectorAll(".of-all")) words.hidden = !names.length;
   $("demo").hidden = page.tenant !== DEMO;
-  $("demo-command").hidden = hasOwn;
-  if (hasOwn) set("demo-note", `Your own events are in the tenant ${MAIN}.`);
+  $("demo-command").hidden = own.length > 0;
+  if (own.length) set("demo-note", `Your own events are in the ${own.length === 1 ? "tenant" : "tenants"} ${own.join(", ")}.`);
   else set("demo-note", isChosen ? "You have not sent an event of your own yet:" : "Send your first event and the page switches to your own:");
+}
+
+function welcome(hidden) {
+  $("welcome").hidden = hidden;
+  set("curl", firstEvent(page.tenant));
+  set("add-meter", `tallymark meters add views --event view --by video${page.tenant === MAIN ? "" : ` --tenant ${page.tenant}`}`);
 }
 
 function switchTo(tenant) {
@@ -263,8 +277,8 @@ function fill(parent, children) {
   parent.replaceChildren(...children);
 }
 
-function firstEvent() {
-  return `curl '${location.origin}/v1/events' -H 'content-type: application/json' \\\n  -d '{"event": "view", "props": {"video": "A", "country": "KR"}}'`;
+function firstEvent(tenant) {
+  return `curl '${location.origin}/v1/events${tenant === MAIN ? "" : `?tenant=${tenant}`}' -H 'content-type: application/json' \\\n  -d '{"event": "view", "props": {"video": "A", "country": "KR"}}'`;
 }
 
 $("choose").addEventListener("change", async (event) => {
@@ -283,9 +297,9 @@ $("tenant").addEventListener("change", async () => {
 });
 for (const button of document.querySelectorAll(".copy")) {
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText($("curl").textContent);
+    await navigator.clipboard.writeText(button.parentElement.querySelector(".curl").textContent);
     button.textContent = "Copied";
   });
 }
-for (const code of document.querySelectorAll(".curl")) code.textContent = firstEvent();
+for (const code of document.querySelectorAll(".curl")) code.textContent = firstEvent(MAIN);
 poll();
