@@ -12,7 +12,8 @@ from tallymark.commands.command import Command, CommandFailed, WrongUsage
 from tallymark.commands.meters import put
 from tallymark.commands.output import print_json, print_table
 from tallymark.commands.progress import Progress
-from tallymark.commands.service import add_tenant, add_url, connect
+from tallymark.commands.service import add_tenant, add_url, chosen_tenant, connect
+from tallymark.events.tenants import MAIN
 
 if TYPE_CHECKING:
     from tallymark.load.journal import Outcomes
@@ -78,13 +79,13 @@ def _run(arguments: argparse.Namespace) -> int:
             outcomes = journal.read(arguments.check)
         except journal.JournalError as error:
             raise CommandFailed(str(error)) from error
-        return _verify(arguments, connect(arguments), outcomes, {}, since_ms=_now_ms())
+        return _verify(arguments, _connect_again(arguments, outcomes), outcomes, {}, since_ms=_now_ms())
     plan = _plan(arguments)
     transport = connect(arguments)
     put(transport, plan.definition())
     path = arguments.journal or Path(f"load-{plan.run}.journal")
     try:
-        opened = journal.Journal(path, plan)
+        opened = journal.Journal(path, plan, tenant=chosen_tenant({"--tenant": arguments.tenant}))
     except OSError as error:
         raise CommandFailed(
             f"cannot write the journal {path}: {error.strerror}; choose another with --journal"
@@ -100,6 +101,16 @@ def _run(arguments: argparse.Namespace) -> int:
         return 1 if report.unknown or report.refused else 0
     code = _verify(arguments, transport, journal.read(path), facts, since_ms=report.last_acknowledged_ms)
     return 1 if report.unknown or report.refused else code
+
+
+def _connect_again(arguments: argparse.Namespace, outcomes: "Outcomes") -> HttpTransport:
+    """For the tenant that the load was sent for; only journals that do not say whose it was leave that open."""
+    sent_for = outcomes.tenant if outcomes.tenant is None else outcomes.tenant or MAIN
+    if arguments.tenant is not None and sent_for not in (None, arguments.tenant):
+        raise WrongUsage(
+            f"--tenant {arguments.tenant}: the load in {arguments.check} was sent for the tenant {sent_for}"
+        )
+    return connect(arguments, tenant=outcomes.tenant)
 
 
 def _plan(arguments: argparse.Namespace) -> "Plan":

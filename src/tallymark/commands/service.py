@@ -30,11 +30,16 @@ def add_tenant(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tenant", metavar="NAME", help="whose events and meters (TALLYMARK_TENANT, else main)")
 
 
-def connect(arguments: argparse.Namespace) -> HttpTransport:
-    """A connection to the service that the arguments or the environment name, for their tenant if they have one."""
+def connect(arguments: argparse.Namespace, *, tenant: str | None = None) -> HttpTransport:
+    """A connection to the service that the arguments or the environment name, for their tenant if they have one.
+
+    Another `tenant` takes precedence; an empty one is none, whatever the environment says.
+    """
     url = arguments.url or os.environ.get("TALLYMARK_URL") or DEFAULT_URL
     try:
-        return HttpTransport(url, key=os.environ.get("TALLYMARK_KEY"), tenant=_tenant(arguments))
+        return HttpTransport(
+            url, key=os.environ.get("TALLYMARK_KEY"), tenant=(_tenant(arguments) if tenant is None else tenant) or None
+        )
     except BadUrl as error:
         raise WrongUsage(str(error)) from error
 

@@ -9,6 +9,7 @@ from types import TracebackType
 import msgspec
 import numpy as np
 
+from tallymark.events import tenants
 from tallymark.load.plan import Plan
 
 Range = tuple[int, int]
@@ -21,11 +22,11 @@ class JournalError(Exception):
 class Journal:
     """Appends one line per outcome, each in one write: a killed process leaves at most its last line incomplete."""
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    def __init__(self, path: Path, plan: Plan, *, tenant: str | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o644)
-        self._write({"plan": plan.as_json()})
+        self._write({"plan": plan.as_json(), "tenant": tenant or ""})
 
     def __enter__(self) -> "Journal":
         return self
@@ -59,10 +60,13 @@ class Outcomes:
     refused: list[Range] = field(default_factory=list)
     unknown: list[Range] = field(default_factory=list)
     """tried, but neither acknowledged nor refused"""
+    tenant: str | None = None
+    """whose events they are, empty if the load named nobody; None if a version wrote the journal that did not say"""
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
     plan: dict[str, object] | None = None
+    tenant: str | None = None
     sending: Range | None = None
     acknowledged: list[Range] = []
     refused: list[Range] = []
@@ -77,8 +81,10 @@ def read(path: Path) -> Outcomes:
     lines = content[: content.rfind(b"\n") + 1].splitlines()
     try:
         entries = [msgspec.json.decode(line, type=_Line) for line in lines]
-        outcomes = Outcomes(msgspec.convert(entries[0].plan, Plan))
-    except (IndexError, msgspec.MsgspecError) as error:
+        outcomes = Outcomes(msgspec.convert(entries[0].plan, Plan), tenant=entries[0].tenant)
+        if outcomes.tenant:
+            tenants.check(outcomes.tenant)
+    except (IndexError, ValueError, msgspec.MsgspecError) as error:
         raise JournalError(f"{path} is not the journal of a load: {error}") from error
     unknown = np.zeros(outcomes.plan.sends, dtype=np.bool_)
     for entry in entries:

@@ -28,6 +28,12 @@ def test_outcomes_are_told_apart(tmp_path: Path):
     assert outcomes.unknown == [(10, 20)]
 
 
+@pytest.mark.parametrize(("tenant", "kept"), [("acme", "acme"), (None, "")])
+def test_the_journal_keeps_the_tenant(tmp_path: Path, tenant: str | None, kept: str):
+    Journal(tmp_path / "j", PLAN, tenant=tenant).__exit__(None, None, None)
+    assert read(tmp_path / "j").tenant == kept
+
+
 @given(st.integers(1, 400))
 def test_a_line_cut_short_takes_nothing_else_with_it(tmp_path_factory, cut):
     path = tmp_path_factory.mktemp("j") / "j"
@@ -52,6 +58,12 @@ def test_what_is_no_journal_is_refused(tmp_path: Path):
         (tmp_path / "j").write_bytes(content)
         with pytest.raises(JournalError, match="not the journal of a load"):
             read(tmp_path / "j")
+
+
+def test_a_journal_whose_tenant_is_none_is_refused(tmp_path: Path):
+    Journal(tmp_path / "j", PLAN, tenant="A B").__exit__(None, None, None)
+    with pytest.raises(JournalError, match="not the journal of a load: 'A B' cannot name a tenant"):
+        read(tmp_path / "j")
 
 
 @given(st.sets(st.integers(0, 100)))

@@ -36,6 +36,33 @@ def test_meter_events_and_questions_are_those_of_the_tenant(fake_service, capsys
     assert {method for method, *_ in fake_service.requests} == {"PUT", "POST", "GET"}
 
 
+@pytest.mark.parametrize(("sent_for", "asked_for"), [(["--tenant", "acme"], {"acme"}), ([], {None})])
+def test_a_later_check_is_for_the_tenant_of_the_load(fake_service, capsys, monkeypatch, sent_for, asked_for):
+    assert main(["load", *QUICK, "--events", "100", "--no-check", "--journal", "j", *sent_for]) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("TALLYMARK_TENANT", "globex")
+    fake_service.requests.clear()
+    code, told = run(capsys, "--check", "j")
+    assert (code, told["differences"]) == (0, [])
+    assert {headers.get("tallymark-tenant") for _, _, headers, _ in fake_service.requests} == asked_for
+    fake_service.requests.clear()
+    assert main(["load", "--check", "j", "--tenant", "initech"]) == 2
+    whose = sent_for[-1] if sent_for else "main"
+    assert f"--tenant initech: the load in j was sent for the tenant {whose}" in capsys.readouterr().err
+    assert fake_service.requests == []
+
+
+def test_a_journal_that_does_not_say_whose_load_it_was_is_checked_for_the_tenant_of_today(fake_service, capsys):
+    assert main(["load", *QUICK, "--events", "100", "--no-check", "--journal", "j"]) == 0
+    written = Path("j").read_text()
+    Path("j").write_text(written.replace(',"tenant":""', "", 1))
+    assert Path("j").read_text() != written
+    capsys.readouterr()
+    fake_service.requests.clear()
+    assert run(capsys, "--check", "j", "--tenant", "acme")[0] == 0
+    assert {headers.get("tallymark-tenant") for _, _, headers, _ in fake_service.requests} == {"acme"}
+
+
 def test_a_name_that_no_tenant_can_have_is_wrong_usage(fake_service, capsys):
     assert main(["load", "--tenant", "Acme"]) == 2
     assert "--tenant: 'Acme' cannot name a tenant" in capsys.readouterr().err
