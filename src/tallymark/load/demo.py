@@ -4,6 +4,7 @@ It has a tenant of its own, so it never mixes with the user's events and meters.
 """
 
 import argparse
+import logging
 import math
 import os
 import random
@@ -16,11 +17,13 @@ from typing import Any
 
 import msgspec
 
-from tallymark.client.transport import HttpTransport, NoAnswer, Request, Transport
+from tallymark.client.transport import Answer, HttpTransport, NoAnswer, Request, Transport
 from tallymark.events.tenants import DEMO
 
 RATE = 50
 BATCH_S = 0.2
+
+logger = logging.getLogger(__name__)
 
 METERS: tuple[dict[str, Any], ...] = (
     {"name": "demo_views", "event": "demo_view", "by": ["video", "country"], "compute": ["count", "sum"]},
@@ -66,7 +69,36 @@ class Audience:
         return {**event, "event": "demo_sale", "value": price, "props": {"country": country}}
 
 
-def deliver(transport: Transport, request: Request, stop: threading.Event) -> None:
+class Refusals:
+    """Logs what is refused, each code once: five requests a second would fill the log with the same line."""
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    def log(self, request: Request, answer: Answer) -> None:
+        for code, detail in _refused(answer):
+            if code not in self._logged:
+                self._logged.add(code)
+                logger.warning("%s %s: %s (HTTP %d, %s)", request.method, request.path, detail, answer.status, code)
+
+
+def _refused(answer: Answer) -> list[tuple[str, str]]:
+    """Code and detail of what was refused: single events, or all of it. A server's trouble (5xx) passes by itself."""
+    if answer.status >= 500:
+        return []
+    told = answer.json()
+    told = told if isinstance(told, dict) else {}
+    errors = told.get("errors")
+    if not errors and answer.status >= 400:
+        errors = [told]
+    return [
+        (str(error.get("code", f"http_{answer.status}")), str(error.get("detail", "refused")))
+        for error in errors or []
+        if isinstance(error, dict)
+    ]
+
+
+def deliver(transport: Transport, request: Request, stop: threading.Event, refusals: Refusals) -> None:
     """Retries until there is a final answer, always with the same bytes and so the same ids."""
     while not stop.is_set():
         try:
@@ -74,23 +106,25 @@ def deliver(transport: Transport, request: Request, stop: threading.Event) -> No
         except NoAnswer:
             stop.wait(1.0)
             continue
+        refusals.log(request, answer)
         if not answer.worth_a_retry:
             return
         stop.wait(answer.retry_after_s or 1.0)
 
 
 def run(transport: Transport, stop: threading.Event, *, rate: float = RATE) -> None:
+    refusals = Refusals()
     for meter in METERS:
         path = f"/v1/meters/{meter['name']}"
         headers = {"content-type": "application/json"}
-        deliver(transport, Request("PUT", path, msgspec.json.encode(meter), headers), stop)
+        deliver(transport, Request("PUT", path, msgspec.json.encode(meter), headers), stop, refusals)
     audience = Audience()
     while not stop.wait(BATCH_S):
         # A slow wave, so that a chart has something to show.
         wave = 1 + 0.3 * math.sin(time.time() / 40)
         events = audience.events(max(1, round(rate * BATCH_S * wave)), time.time_ns() // 1_000_000)
         body = msgspec.json.encode(events)
-        deliver(transport, Request("POST", "/v1/events", body, {"content-type": "application/json"}), stop)
+        deliver(transport, Request("POST", "/v1/events", body, {"content-type": "application/json"}), stop, refusals)
 
 
 def connect(url: str) -> HttpTransport:
@@ -110,6 +144,7 @@ def main() -> int:
     parser.add_argument("--url", default="http://127.0.0.1:8080")
     parser.add_argument("--rate", type=float, default=RATE, help="events a second")
     arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
