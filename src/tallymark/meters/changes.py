@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from tallymark.aggregates.functions import columns_for
 from tallymark.meters.definition import KEYS, to_mapping
 from tallymark.meters.errors import Flaw, MeterError
-from tallymark.meters.model import Meter
+from tallymark.meters.model import BUILT_IN, Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ def plan(current: Iterable[Meter], wanted: Iterable[Meter], *, built_in: Collect
     A file that defines one of them otherwise is refused as a whole, before anything is changed.
     """
     known = {meter.name: meter for meter in current}
-    listed = {meter.name: meter for meter in wanted if meter.name not in built_in or meter != known[meter.name]}
+    # A tenant that does not exist yet has none of its built-in meters, but will have them.
+    same = {name: known.get(name, BUILT_IN.get(name)) for name in built_in}
+    listed = {meter.name: meter for meter in wanted if meter != same.get(meter.name)}
     if redefined := [name for name in listed if name in built_in]:
         detail = "the meter {!r} is built in and cannot be redefined; choose another name"
         raise MeterError(Flaw("built_in", detail.format(name), "name") for name in redefined)

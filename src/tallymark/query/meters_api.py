@@ -7,13 +7,15 @@ import msgspec
 from tallymark.events.moments import rfc3339_ms, rfc3339_s
 from tallymark.events.tenants import DEMO, MAIN
 from tallymark.http import Problem
-from tallymark.meters import MeterError, from_mapping, to_mapping
+from tallymark.meters import BUILT_IN, MeterError, from_mapping, to_mapping
+from tallymark.query.parameters import LABEL
 from tallymark.query.sources import Sources
 from tallymark.query.tenants_api import require_room, require_tenant
 from tallymark.query.values import since
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Registry, UnknownMeter
 from tallymark.suggest import suggest
+from tallymark.tenants import PARAMETER as TENANT
 
 MOST_BODY_BYTES = 64_000
 
@@ -50,9 +52,13 @@ def put_meter(sources: Sources, tenant: str, name: str, body: bytes) -> tuple[in
         if meter == before.meter:
             return 200, {**to_json(before), "note": "nothing changed"}
         raise _built_in(name, "redefined")
-    require_room(sources.store.registry, tenant)
+    is_new_tenant = require_room(sources.store.registry, tenant)
+    if is_new_tenant and name in BUILT_IN:
+        raise _built_in(name, "redefined")
     after = sources.store.registry.put_meter(tenant, meter, now_ms=sources.clock_ms())
-    return (201 if before is None else 200), {**to_json(after), "note": _note(before, after)}
+    # A typing error in a tenant's name would otherwise go unnoticed.
+    note = _note(before, after) + (f"; {tenant} is a new tenant" if is_new_tenant else "")
+    return (201 if before is None else 200), {**to_json(after), "note": note}
 
 
 def delete_meter(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
@@ -84,13 +90,19 @@ def to_json(registered: RegisteredMeter) -> dict[str, Any]:
 
 
 def _unknown(registry: Registry, tenant: str, name: str) -> Problem:
-    require_tenant(registry, tenant)
+    require_tenant(registry, tenant, otherwise=_as_label(registry, tenant, name))
     if tenant == MAIN and any(known.meter.name == name for known in registry.meters(DEMO)):
         where = f"; the demo's traffic has one: add ?tenant={DEMO}, or --tenant {DEMO} to a command"
         return Problem(404, "unknown_meter", f"you have no meter {name[:80]!r}{where}", meter=name[:80])
     near = suggest(name, sorted(known.meter.name for known in registry.meters(tenant)), what="there are")
     whose = "" if tenant == MAIN else f" in the tenant {tenant}"
     return Problem(404, "unknown_meter", f"there is no meter {name[:80]!r}{whose}{near}", meter=name[:80])
+
+
+def _as_label(registry: Registry, tenant: str, name: str) -> str:
+    """For whoever took `?tenant=` for a filter, because the meter has a label of that name."""
+    labels = next((known.labels for known in registry.meters(MAIN) if known.meter.name == name), ())
+    return f"; to filter by the label {TENANT}, write {LABEL}{TENANT}={tenant}" if TENANT in labels else ""
 
 
 def _definition(name: str, body: bytes) -> Any:

@@ -137,7 +137,7 @@ def _key(name: str, allowed: Collection[str], keys: Sequence[str], question: str
         raise Problem(400, "unknown_parameter", detail, parameter=name)
     if name in keys:
         return name
-    near = suggest(name, [*keys, *allowed])
+    near = suggest(name, [*keys, *allowed, TENANT])
     raise Problem(400, "unknown_parameter", f"{question} has no key or parameter {_cut(name)!r}{near}", parameter=name)
 
 

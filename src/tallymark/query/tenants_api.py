@@ -28,21 +28,27 @@ def list_tenants(sources: Sources) -> dict[str, Any]:
     }
 
 
-def require_tenant(registry: Registry, tenant: str) -> None:
-    """Raises 404 with the nearest name if there is no such tenant; `main` always exists."""
+def require_tenant(registry: Registry, tenant: str, *, otherwise: str = "") -> None:
+    """Raises 404 with the nearest name if there is no such tenant; `main` always exists.
+
+    `otherwise` is what the request may have meant instead.
+    """
     if tenant == MAIN:
         return
     known = registry.tenants()
     if tenant not in known:
         near = suggest(tenant, known, what="there are")
-        raise Problem(404, "unknown_tenant", f"there is no tenant {tenant!r}{near}", tenant=tenant)
+        raise Problem(404, "unknown_tenant", f"there is no tenant {tenant!r}{near}{otherwise}", tenant=tenant)
 
 
-def require_room(registry: Registry, tenant: str) -> None:
-    """Raises 400 if this would be one tenant too many."""
+def require_room(registry: Registry, tenant: str) -> bool:
+    """Whether this would be a new tenant; raises 400 if it would be one too many."""
     if tenant == MAIN:
-        return
+        return False
     known = registry.tenants()
-    if tenant not in known and len(known) >= MOST_TENANTS:
+    if tenant in known:
+        return False
+    if len(known) >= MOST_TENANTS:
         detail = f"{tenant!r} would be tenant {len(known) + 1}; there can be {MOST_TENANTS}"
         raise Problem(400, "too_many_tenants", detail, limit=MOST_TENANTS)
+    return True

@@ -223,6 +223,13 @@ def test_a_file_that_redefines_a_built_in_meter_changes_nothing(fake_service, tm
     assert fake_service.meters.keys() == {"metrics"}
 
 
+def test_a_file_may_have_the_built_in_meters_of_a_tenant_to_be(fake_service, tmp_path, capsys):
+    (tmp_path / "m.yaml").write_text(f"meters: [{json.dumps(to_mapping(METRICS))}]")
+    fake_service.answers["/v1/meters"] = 404, {"code": "unknown_tenant", "detail": "there is no tenant 'acme'"}
+    assert main(["meters", "plan", str(tmp_path / "m.yaml"), "--tenant", "acme"]) == 0
+    assert "nothing to change" in capsys.readouterr().out
+
+
 def test_every_mistake_in_a_file_has_its_line(tmp_path, capsys):
     (tmp_path / "m.yaml").write_text("meters:\n  - {name: a, evnt: x}\n  - {name: b, event: y, compute: [cuont]}\n")
     assert main(["meters", "check", str(tmp_path / "m.yaml")]) == 1

@@ -107,15 +107,44 @@ def test_a_tenant_that_does_not_exist_is_404_with_the_nearest(service):
     assert service.ask("/v1/meters", tenant="main")[0] == 200
 
 
+def test_a_label_called_tenant_is_pointed_to(service):
+    service.store.registry.put_meter("main", Meter("calls", ("call",), by=("tenant",)), now_ms=1)
+    service.store.count("calls", (("zed",), at("12:00:00"), [None]))
+    for kind in ("total", "series", "top", "live"):
+        status, told = service.ask(f"/v1/meters/calls/{kind}?tenant=zed")
+        assert (status, told["code"]) == (404, "unknown_tenant")
+        assert told["detail"].endswith("; to filter by the label tenant, write label.tenant=zed")
+    assert service.ask("/v1/meters/calls/total?label.tenant=zed")[1]["value"] == {"count": 1}
+    assert "label" not in service.ask("/v1/meters/views/total?tenant=zed")[1]["detail"]
+
+
+def test_a_tenant_in_capitals_is_no_filter(service):
+    for target in ("/v1/meters/views/total", "/v1/meters/views/live", "/v1/meters", "/v1/dlq", "/v1/status"):
+        status, told = service.ask(f"{target}?Tenant=acme")
+        assert (status, told["code"]) == (400, "unknown_parameter")
+        assert told["detail"].endswith("did you mean tenant?")
+
+
+@pytest.mark.parametrize("name", ["events", "metrics"])
+def test_the_built_in_meters_of_a_tenant_to_be_cannot_be_redefined(service, name):
+    for tenant in ("initech", "acme"):
+        status, told = service.ask(f"/v1/meters/{name}", "PUT", {"event": "click"}, tenant=tenant)
+        assert (status, told["code"]) == (409, "built_in")
+    assert "initech" not in service.store.tenants
+
+
 def test_putting_a_meter_makes_a_tenant(service):
     status, told = service.ask("/v1/meters/clicks", "PUT", {"event": "click"}, tenant="initech")
     assert (status, told["version"]) == (201, 1)
+    assert told["note"].endswith("; initech is a new tenant")
     assert [each["name"] for each in service.ask("/v1/meters", tenant="initech")[1]["meters"]] == [
         "events",
         "metrics",
         "clicks",
     ]
     assert service.ask("/v1/meters/clicks", tenant="acme")[0] == 404
+    assert "new tenant" not in service.ask("/v1/meters/taps", "PUT", {"event": "tap"}, tenant="initech")[1]["note"]
+    assert "new tenant" not in service.ask("/v1/meters/taps", "PUT", {"event": "tap"})[1]["note"]
 
 
 def test_one_tenant_too_many_is_refused_before_anything_is_made(service):
