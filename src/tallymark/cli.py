@@ -23,6 +23,7 @@ COMMANDS = {
     "top": ("top", "the largest series of a meter"),
     "meters": ("meters", "what is counted: list, show, add, check, plan, apply, resume, delete"),
     "dlq": ("dlq", "dead letters, the events that were not counted and why: list, show"),
+    "tenants": ("tenants", "whose events and meters there are"),
     "agent": ("agent", "send this machine's figures and its applications' metrics every second"),
     "load": ("load", "send reproducible load, then check the counts to the unit"),
     "size": ("size", "work out how many partitions, brokers and tasks a load needs"),

@@ -1,5 +1,7 @@
 """One screen: the verdict first."""
 
+import json
+
 import pytest
 
 from tallymark.cli import main
@@ -136,3 +138,13 @@ def test_dead_letters_of_other_tenants_are_named(fake_service, capsys):
     place = lines.index("dead letters")
     shown = [line.strip() for line in lines[place + 1 : place + 3]]
     assert shown == ["1,200  collector: too_old", "3  collector: bad_time, tenant ghost"]
+
+
+def test_tenants_are_a_table(fake_service, capsys):
+    tenants = [{"name": "main", "events": 1200, "meters": 4}, {"name": "ghost", "events": 0, "meters": 0}]
+    fake_service.answers["/v1/tenants"] = 200, {"tenants": tenants}
+    assert main(["tenants"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["name", "events", "meters"], ["main", "1,200", "4"], ["ghost", "0", "0"]]
+    assert main(["tenants", "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == tenants
