@@ -99,7 +99,8 @@ def frames(batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
 def decode(payload: bytes, *, only: Collection[str] | None = None) -> pa.RecordBatch:
     """The events of a frame, or just the columns named in `only`; raises UnknownFrameVersion or FrameDamaged.
 
-    Of the columns `resent` and `rest` in `only`, one without any value may be missing.
+    Of the columns `resent` and `rest` in `only`, one without any value may be missing, and `tenant` if all events are
+    those of `main`.
     """
     try:
         with pa.ipc.open_stream(payload, options=_READ_OPTIONS) as reader:
@@ -123,9 +124,12 @@ def _read_options(schema: pa.Schema, only: Collection[str] | None) -> pa.ipc.Ipc
     """Without threads: for buffers this small handing them to Arrow's pool costs five times the decompression."""
     if only is None:
         return pa.ipc.IpcReadOptions(use_threads=False)
-    said = (schema.metadata or {}).get(_NULLS, b"").split(b",")
-    nulls = {name for name in _SPARSE if name.encode() in said}
-    included = [number for number, name in enumerate(schema.names) if name in only and name not in nulls]
+    metadata = schema.metadata or {}
+    said = metadata.get(_NULLS, b"").split(b",")
+    left_out = {name for name in _SPARSE if name.encode() in said}
+    if metadata.get(_KEY) == VERSION:
+        left_out.add("tenant")
+    included = [number for number, name in enumerate(schema.names) if name in only and name not in left_out]
     return pa.ipc.IpcReadOptions(use_threads=False, included_fields=included)
 
 

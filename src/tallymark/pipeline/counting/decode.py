@@ -1,6 +1,6 @@
 """Records of the log -> one table of events, with just the columns that the live meters use."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,7 +128,9 @@ class _Reading:
         self._rows += batch.num_rows
 
     def decoded(self) -> Decoded:
-        groups = [pa.Table.from_batches(group) for group in _alike(_all_with_rest_or_none(self._batches))]
+        batches = _all_or_none_with("rest", self._batches, _no_rest)
+        batches = _all_or_none_with(TENANT, batches, _of_main, before="event")
+        groups = [pa.Table.from_batches(group) for group in _alike(batches)]
         names = frozenset().union(*(_names(table) for table in groups))
         tenants, owner = _tenants(groups)
         properties, values = self._needs.of(tenants, names), self._needs.values_of(tenants, names)
@@ -204,6 +206,8 @@ def _tenants(tables: list[pa.Table]) -> tuple[tuple[str, ...], npt.NDArray[np.in
 
     An event that names no tenant is `main`'s: no collector writes one, but it must not stop its partition.
     """
+    if not any(TENANT in table.column_names for table in tables):
+        return (MAIN,), None
     chunks: list[Column] = [chunk for table in tables for chunk in table[TENANT].chunks]
     dictionaries = [chunk.dictionary.to_pylist() for chunk in chunks]
     named = set().union(*dictionaries)
@@ -227,15 +231,30 @@ def _only_used(names: list[str], owner: npt.NDArray[np.int32]) -> tuple[tuple[st
     return tenants, (np.cumsum(used, dtype=np.int32) - 1)[owner]
 
 
-def _all_with_rest_or_none(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """A frame leaves an empty `rest` out; that alone must not make its schema another."""
-    having = ["rest" in batch.schema.names for batch in batches]
+def _all_or_none_with(
+    column: str, batches: list[pa.RecordBatch], filler: Callable[[int], Column], *, before: str | None = None
+) -> list[pa.RecordBatch]:
+    """A frame leaves out a column that says nothing; that alone must not make its schema another."""
+    having = [column in batch.schema.names for batch in batches]
     if all(having) or not any(having):
         return batches
     return [
-        batch if has else batch.append_column("rest", pa.nulls(batch.num_rows, pa.string()))
+        batch if has else batch.add_column(_place(batch, before), column, filler(batch.num_rows))
         for batch, has in zip(batches, having, strict=True)
     ]
+
+
+def _place(batch: pa.RecordBatch, before: str | None) -> int:
+    return batch.num_columns if before is None else batch.schema.get_field_index(before)
+
+
+def _no_rest(rows: int) -> Column:
+    return pa.nulls(rows, pa.string())
+
+
+def _of_main(rows: int) -> Column:
+    places: Column = pa.array(np.zeros(rows, np.int32))
+    return pa.DictionaryArray.from_arrays(places, pa.array([MAIN]))
 
 
 def _alike(batches: list[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:

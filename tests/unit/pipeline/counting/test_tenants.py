@@ -269,3 +269,24 @@ def test_a_property_that_only_another_tenants_meter_looks_at_is_not_decoded(buil
     theirs = build.record(build.of_tenant("demo", build.event("1", video="A", country="KR")), 1)
     both = decode([mine, theirs], needs=needs(meters)).table
     assert {"text:video", "text:country"} <= set(both.columns)
+
+
+def test_frames_of_one_tenant_and_of_several_are_read_as_one_table(build, monkeypatch):
+    """Those of `main` alone leave the column out. Frame by frame, the traffic of a demo would cost as many tables."""
+    records = [
+        build.record(events, place)
+        for place, events in enumerate(
+            ([build.event("1")], build.of_tenant("demo", build.event("2")), [build.event("3")])
+        )
+    ]
+    assert ["tenant" in frame.decode(each.payload, only={"tenant", "event"}).schema.names for each in records] == [
+        False,
+        True,
+        False,
+    ]
+    tables = []
+    read = decoding._events
+    monkeypatch.setattr(decoding, "_events", lambda table, names: tables.append(table.num_rows) or read(table, names))
+    events = decode(records, needs=Needs({}))
+    assert (tables, events.tenants, events.owner.tolist()) == ([3], ("demo", "main"), [1, 0, 1])
+    assert decode(records[::2], needs=Needs({})).owner is None
