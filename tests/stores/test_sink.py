@@ -6,7 +6,7 @@ import pytest
 
 from tallymark.meters.model import Meter
 from tallymark.store import deltas
-from tallymark.store.cassandra import letters
+from tallymark.store.cassandra import dead_letter_rows
 from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import PositionConflict, Store, WrongLog
@@ -201,9 +201,9 @@ def test_a_kept_letter_is_found_by_its_number_until_it_is_dropped(store: Store) 
 
 
 def test_letters_are_listed_over_the_borders_of_pages_and_blocks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letters, "BLOCK", 6)
-    monkeypatch.setattr(letters, "LISTED_AT_ONCE", 3)
-    monkeypatch.setattr(letters, "MOST_LOOKED_AT", 30)
+    monkeypatch.setattr(dead_letter_rows, "BLOCK", 6)
+    monkeypatch.setattr(dead_letter_rows, "LISTED_AT_ONCE", 3)
+    monkeypatch.setattr(dead_letter_rows, "MOST_LOOKED_AT", 30)
     many = [DeadLetter("collector", "bad_time", f"{number}", 1, b"{}", NOW_MS + number) for number in range(40)]
     for number, letter in enumerate(many):
         store.dead_letters.take_in("dead-log", Stretch(0, number, number + 1), [letter])

@@ -14,10 +14,10 @@ from tallymark.events.frame import MAX_FRAME_BYTES
 from tallymark.meters.model import BUILT_IN, EVENTS, METRICS, Meter
 from tallymark.query.live import news
 from tallymark.store import deltas
-from tallymark.store.cassandra import bootstrap, letters, schema
+from tallymark.store.cassandra import bootstrap, dead_letter_rows, schema
 from tallymark.store.cassandra.connection import Link
+from tallymark.store.cassandra.dead_letter_rows import DeadLetterFacts, DeadLetterRows
 from tallymark.store.cassandra.failures import BEHIND_S, patiently
-from tallymark.store.cassandra.letters import LetterFacts, Letters
 from tallymark.store.cassandra.points import Points
 from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.grains import GRAINS, HOUR_S
@@ -232,11 +232,11 @@ def test_letters_are_written_in_batches_that_a_node_takes() -> None:
             sizes.extend([len(values[6]) for _, values in batch] for batch in batches)
 
     large = [DeadLetter("pipeline", "why", "", 1, b"x" * (MAX_FRAME_BYTES // 2), 0, 0, each) for each in range(9)]
-    small = [DeadLetter("pipeline", "why", "", 1, b"x", 0, 0, each) for each in range(letters.BLOCK)]
-    Letters(Noting(), "store").write("events", LetterFacts(), [*large, *small], epoch=1, now_ms=1)  # type: ignore[arg-type]
+    small = [DeadLetter("pipeline", "why", "", 1, b"x", 0, 0, each) for each in range(dead_letter_rows.BLOCK)]
+    DeadLetterRows(Noting(), "store").write("events", DeadLetterFacts(), [*large, *small], epoch=1, now_ms=1)  # type: ignore[arg-type]
     assert sum(map(len, sizes)) == len(large) + len(small)
-    assert max(map(sum, sizes)) <= letters.BYTES_AT_ONCE
-    assert max(map(len, sizes)) == letters.AT_ONCE
+    assert max(map(sum, sizes)) <= dead_letter_rows.BYTES_AT_ONCE
+    assert max(map(len, sizes)) == dead_letter_rows.AT_ONCE
     assert [len(each) for each in sizes][:8] == [1] * 8
 
 
@@ -245,10 +245,10 @@ def test_a_letter_of_a_batch_that_was_not_applied_is_neither_listed_nor_found() 
     kept, left = (DeadLetter("pipeline", "why", which, 1, b"x", 0, 0, 0) for which in ("kept", "left"))
     store.sink.apply([replace(stretch(0, 1), dead=(kept,))], now_ms=1)
     # What a driver writes before it dies.
-    store.dead_letters._letters.write("events", LetterFacts(end=1), [left], epoch=1, now_ms=2)
+    store.dead_letters._letters.write("events", DeadLetterFacts(end=1), [left], epoch=1, now_ms=2)
     (listed,) = store.dead_letters.search(tenant=None)
     assert store.dead_letters.get(listed.letter_id) == kept
-    assert store.dead_letters.get(listed.letter_id + len(letters.BOOKS)) is None
+    assert store.dead_letters.get(listed.letter_id + len(dead_letter_rows.BOOKS)) is None
 
 
 class Failing(Session):
@@ -360,7 +360,7 @@ def test_a_lease_whose_taking_was_not_answered_is_ours_when_the_store_is_back() 
 def test_looking_for_letters_of_a_rare_reason_fetches_a_bounded_number_of_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(letters, "MOST_BYTES_LOOKED_AT", 50_000)
+    monkeypatch.setattr(dead_letter_rows, "MOST_BYTES_LOOKED_AT", 50_000)
     pages = 0
 
     def note(request: Any) -> None:
@@ -375,5 +375,5 @@ def test_looking_for_letters_of_a_rare_reason_fetches_a_bounded_number_of_bytes(
     assert pages <= 3, "50,000 bytes are 50 letters, and these are 3 pages"
     assert [each.reason for each in store.dead_letters.search(tenant=None, reasons=["newest"])] == ["newest"]
     assert 40 <= len(store.dead_letters.search(tenant=None, limit=100)) <= 50
-    monkeypatch.setattr(letters, "MOST_BYTES_LOOKED_AT", 1)
+    monkeypatch.setattr(dead_letter_rows, "MOST_BYTES_LOOKED_AT", 1)
     assert len(store.dead_letters.search(tenant=None)) == 1, "one is looked at however large it is"

@@ -13,7 +13,7 @@ from tallymark.meters.model import Meter
 from tallymark.store import deltas
 from tallymark.store.cassandra.book import EVENTS
 from tallymark.store.cassandra.connection import Link
-from tallymark.store.cassandra.letters import LetterFacts, Letters
+from tallymark.store.cassandra.dead_letter_rows import DeadLetterFacts, DeadLetterRows
 from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import LeaseLost, StoreUnreachable
@@ -66,11 +66,11 @@ def test_a_keeper_that_was_overtaken_writes_nothing(work: str) -> None:
 
 
 def test_a_letter_that_an_overtaken_driver_writes_late_replaces_none() -> None:
-    letters = Letters(Link(ADDRESS, lambda _: Session(Server())), "store")
+    letters = DeadLetterRows(Link(ADDRESS, lambda _: Session(Server())), "store")
     newer, late = replace(LETTER, detail="of the driver now"), replace(LETTER, detail="of the one before")
-    letters.write(EVENTS, LetterFacts(), [newer], epoch=2, now_ms=1)
-    letters.write(EVENTS, LetterFacts(), [late], epoch=1, now_ms=1000)
-    assert letters.newest([(EVENTS, LetterFacts(end=1))], 10) == [(0, newer)]
+    letters.write(EVENTS, DeadLetterFacts(), [newer], epoch=2, now_ms=1)
+    letters.write(EVENTS, DeadLetterFacts(), [late], epoch=1, now_ms=1000)
+    assert letters.newest([(EVENTS, DeadLetterFacts(end=1))], 10) == [(0, newer)]
 
 
 def test_letters_of_a_batch_that_was_not_applied_are_not_there() -> None:

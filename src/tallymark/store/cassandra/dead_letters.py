@@ -8,7 +8,7 @@ import msgspec
 from tallymark.store import positions
 from tallymark.store.cassandra.book import DEAD, EVENTS, Book, Change, Key, Page, Term
 from tallymark.store.cassandra.connection import Link
-from tallymark.store.cassandra.letters import LetterFacts, Letters
+from tallymark.store.cassandra.dead_letter_rows import DeadLetterFacts, DeadLetterRows
 from tallymark.store.cassandra.sink import EventFacts
 from tallymark.store.model import DeadLetter, LetterSummary, Stretch
 
@@ -18,14 +18,14 @@ POSITION: Key = ("position", 0, 0)
 class DeadFacts(msgspec.Struct, frozen=True):
     """The single values of the book `dead`."""
 
-    letters: LetterFacts = msgspec.field(default_factory=LetterFacts)
+    letters: DeadLetterFacts = msgspec.field(default_factory=DeadLetterFacts)
 
 
 class CassandraDeadLetters:
     def __init__(self, link: Link, store: str) -> None:
         self._book = Book(link, store, DEAD)
         self._events = Book(link, store, EVENTS)
-        self._letters = Letters(link, store)
+        self._letters = DeadLetterRows(link, store)
         # Nobody takes this book over: two keepers that take in the same letters take them once, by the position.
         self._term = Term("letters")
 
@@ -103,14 +103,14 @@ class CassandraDeadLetters:
     def drop_oldest(self, *, keep_bytes: int) -> int:
         return self._letters.drop_oldest(self._facts(), self._book, self._term, keep_bytes=keep_bytes)
 
-    def _facts(self) -> list[tuple[str, LetterFacts]]:
+    def _facts(self) -> list[tuple[str, DeadLetterFacts]]:
         return [
             (EVENTS, self._events.head().read_facts(EventFacts).letters),
             (DEAD, self._book.head().read_facts(DeadFacts).letters),
         ]
 
 
-def _kinds(facts: LetterFacts) -> Iterator[tuple[tuple[str, str, str], tuple[int, int]]]:
+def _kinds(facts: DeadLetterFacts) -> Iterator[tuple[tuple[str, str, str], tuple[int, int]]]:
     """((tenant, hop, reason), (events, when the last was found))"""
     for tenant, counts in facts.by_tenant().items():
         for hop, reasons in counts.items():

@@ -12,8 +12,8 @@ from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import bootstrap, entry
 from tallymark.store.cassandra.book import EVENTS, Book, Change, Decide, Key, Page, Term
 from tallymark.store.cassandra.connection import Link, connect
+from tallymark.store.cassandra.dead_letter_rows import DeadLetterFacts, DeadLetterRows
 from tallymark.store.cassandra.deposits import CassandraDeposits
-from tallymark.store.cassandra.letters import LetterFacts, Letters
 from tallymark.store.lags import lag_of
 from tallymark.store.model import DeadLetter, Gap, Lag, Ledger, StretchResult
 
@@ -29,7 +29,7 @@ class EventFacts(msgspec.Struct, frozen=True):
 
     breaks: int = 0
     """how often a meter broke in a partition"""
-    letters: LetterFacts = msgspec.field(default_factory=LetterFacts)
+    letters: DeadLetterFacts = msgspec.field(default_factory=DeadLetterFacts)
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
@@ -56,7 +56,7 @@ class CassandraSink:
         self.term = Term("pipeline")
         self._book = Book(link, store, EVENTS)
         self._deposits = CassandraDeposits(link, store)
-        self._letters = Letters(link, store)
+        self._letters = DeadLetterRows(link, store)
         self._lock = threading.Lock()
         # The page that this sink wrote last: it need not be read again while nobody else writes.
         self._page: Page | None = None

@@ -46,7 +46,7 @@ _DROP = (
 )
 
 
-class LetterFacts(msgspec.Struct, frozen=True):
+class DeadLetterFacts(msgspec.Struct, frozen=True):
     """What a book knows of its letters."""
 
     end: int = 0
@@ -61,7 +61,7 @@ class LetterFacts(msgspec.Struct, frozen=True):
     def by_tenant(self) -> dict[str, dict[str, dict[str, tuple[int, int]]]]:
         return {MAIN: self.counts, **self.others}
 
-    def plus(self, found: Sequence[DeadLetter], *, now_ms: int | None) -> "LetterFacts":
+    def plus(self, found: Sequence[DeadLetter], *, now_ms: int | None) -> "DeadLetterFacts":
         tenants = {
             tenant: {hop: dict(reasons) for hop, reasons in counts.items()}
             for tenant, counts in self.by_tenant().items()
@@ -71,10 +71,10 @@ class LetterFacts(msgspec.Struct, frozen=True):
             events, last_ms = reasons.get(letter.reason, (0, 0))
             reasons[letter.reason] = (events + letter.events, max(last_ms, _found_ms(letter, now_ms)))
         total = self.total + sum(len(letter.raw) for letter in found)
-        return LetterFacts(self.end + len(found), total, tenants.pop(MAIN), tenants)
+        return DeadLetterFacts(self.end + len(found), total, tenants.pop(MAIN), tenants)
 
 
-class Letters:
+class DeadLetterRows:
     """The letters of both books of a store."""
 
     def __init__(self, link: Link, store: str) -> None:
@@ -82,7 +82,7 @@ class Letters:
         self._store = store
 
     def write(
-        self, book: str, facts: LetterFacts, found: Sequence[DeadLetter], *, epoch: int, now_ms: int | None
+        self, book: str, facts: DeadLetterFacts, found: Sequence[DeadLetter], *, epoch: int, now_ms: int | None
     ) -> None:
         """Under the numbers from `facts.end` on. An earlier holder's late writing has a smaller epoch, and loses."""
         total = facts.total
@@ -96,7 +96,7 @@ class Letters:
             asks.append((block, len(body), (_WRITE, (self._store, book, block, number, at_ms, total, body, stamp))))
         self._link.write(_batches(asks))
 
-    def newest(self, pages: Sequence[tuple[str, LetterFacts]], limit: int) -> list[tuple[int, DeadLetter]]:
+    def newest(self, pages: Sequence[tuple[str, DeadLetterFacts]], limit: int) -> list[tuple[int, DeadLetter]]:
         """Those found last come first; the number is unique over both books."""
         found = [
             ((-found_ms, -number), number * len(BOOKS) + BOOKS.index(book), body)
@@ -107,7 +107,7 @@ class Letters:
         return [(number, msgspec.msgpack.decode(body, type=DeadLetter)) for _, number, body in found[:limit]]
 
     def listed(
-        self, pages: Sequence[tuple[str, LetterFacts]], *, wanted: Callable[[DeadLetter], bool], limit: int
+        self, pages: Sequence[tuple[str, DeadLetterFacts]], *, wanted: Callable[[DeadLetter], bool], limit: int
     ) -> list[LetterSummary]:
         """As `newest`, of those that are wanted; page by page, since a letter may hold a frame of 1 MB.
 
@@ -125,7 +125,7 @@ class Letters:
                 found.append(LetterSummary.of(letter_id, letter))
         return found
 
-    def letter(self, pages: Sequence[tuple[str, LetterFacts]], letter_id: int) -> DeadLetter | None:
+    def letter(self, pages: Sequence[tuple[str, DeadLetterFacts]], letter_id: int) -> DeadLetter | None:
         number, place = divmod(letter_id, len(BOOKS))
         if not 0 <= number < dict(pages)[BOOKS[place]].end:
             return None
@@ -143,7 +143,9 @@ class Letters:
             if before == end:
                 return  # blocks go from the oldest on: before an empty one there is nothing
 
-    def drop_oldest(self, pages: Sequence[tuple[str, LetterFacts]], dead: Book, term: Term, *, keep_bytes: int) -> int:
+    def drop_oldest(
+        self, pages: Sequence[tuple[str, DeadLetterFacts]], dead: Book, term: Term, *, keep_bytes: int
+    ) -> int:
         """Drops the oldest of both books while they take more room than allowed."""
         gone = _dropped(dead.page(DROPPED))
         surplus = sum(facts.total - gone[book][1] for book, facts in pages) - keep_bytes
