@@ -34,7 +34,8 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
             records_lost=any(map(are_lost, dead_letters.values())),
         )
         now_ms = fresh.now_ms
-        ledger, ledgers = sum(snapshot.ledger().values(), Ledger()), snapshot.tenant_ledgers()
+        ledgers = snapshot.tenant_ledgers()
+        ledger = sum(ledgers.values(), Ledger())
         lag, rate = recent_lag(snapshot, now_ms=now_ms), events_per_second(snapshot, now_ms=now_ms)
     # The log is read after the snapshot, so what is counted is never more than what was accepted.
     positions = evidence.events.positions() or {}
