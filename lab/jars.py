@@ -1,5 +1,6 @@
 """Jars of a server, fetched once by the Ivy that PySpark carries: no Maven, no account."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -48,12 +49,16 @@ def fetch(artifacts: tuple[Artifact, ...]) -> Path:
     """The folder with the jars of these artifacts and of all they need."""
     folder = cache() / "-".join(f"{each.name}-{each.revision}" for each in artifacts)
     if not folder.exists():
-        _retrieve(artifacts, folder)
+        cache().mkdir(parents=True, exist_ok=True)
+        # Two that fill Ivy's cache at once break each other's downloads.
+        with (cache() / "fetching").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                _retrieve(artifacts, folder)
     return folder
 
 
 def _retrieve(artifacts: tuple[Artifact, ...], folder: Path) -> None:
-    cache().mkdir(parents=True, exist_ok=True)
     draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     draft.mkdir()
     ivy = draft / "ivy.xml"
@@ -70,7 +75,4 @@ def _retrieve(artifacts: tuple[Artifact, ...], folder: Path) -> None:
         shutil.rmtree(draft)
         raise RuntimeError(f"cannot fetch {', '.join(each.name for each in artifacts)}:\n{done.stdout[-3000:]}")
     ivy.unlink()
-    try:
-        draft.rename(folder)
-    except OSError:  # another process was faster
-        shutil.rmtree(draft)
+    draft.rename(folder)
