@@ -16,7 +16,9 @@ from bench import (
     end_to_end,
     idle,
     kafka,
+    keeping,
     pipeline,
+    questions,
     report,
     startup,
     values,
@@ -35,6 +37,8 @@ BENCHMARKS: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "client": client.measure,
     "agent": agent.measure,
     "values": values.measure,
+    "questions": questions.measure,
+    "keeping": keeping.measure,
 }
 CLUSTER: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "cluster": cluster.measure,

@@ -22,7 +22,7 @@ _HEAD = "POST /v1/events HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: applicatio
 def measure(conditions: Conditions) -> Iterator[Figure]:
     port = free_port("127.0.0.1")
     with tallymark(conditions.folder / "collector", "collector", "--port", str(port)) as tree:
-        wait_until(lambda: _is_open(port), "the collector serves", deadline_s=30)
+        wait_until(lambda: is_open(port), "the collector serves", deadline_s=30)
         for size, requests in (QUICK_REQUESTS if conditions.quick else REQUESTS).items():
             yield _measure(tree, port, size, requests)
 
@@ -82,7 +82,7 @@ def send(port: int, requests: Sequence[bytes]) -> None:
         raise Broken(f"the collector answered {failures[0]}")
 
 
-def _is_open(port: int) -> bool:
+def is_open(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port)).close()
     except OSError:

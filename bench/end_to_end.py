@@ -1,6 +1,8 @@
 """End to end: `tallymark up` under `tallymark load`: rate held, lag, exactness, memory, CPU."""
 
+import http.client
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -33,14 +35,22 @@ class Load:
     flags: tuple[str, ...]
     rate_reach: Reach | None = None
     lag_reach: Reach | None = None
+    meters: tuple[dict[str, Any], ...] = ()
+    """that count its events, beside the one that every load has"""
 
 
 # A connection has one request of at most 1,000 events under way: 100,000 events a second over the default of four would
 # need every answer within 40 ms.
 ZIPF = ("--keys", "10000", "--duplicates", "0.02", "--connections", "8")
+# The values of each key as a histogram, and how many keys there are each minute.
+SKETCHES = (
+    {"name": "sketches_p99", "by": ["key"], "compute": ["count", "p50", "p99"]},
+    {"name": "sketches_distinct", "distinct": "key"},
+)
 LOADS = (
     Load("10,000/s", ("--rate", "10000", *ZIPF)),
     Load("50,000/s", ("--rate", "50000", *ZIPF), lag_reach=REACH_LAG_MS),
+    Load("50,000/s with sketches", ("--rate", "50000", *ZIPF), lag_reach=at_most(400), meters=SKETCHES),
     Load("100,000/s", ("--rate", "100000", *ZIPF), rate_reach=at_least(100_000 * HELD)),
     Load("1,000 servers x 100 metrics", ("--servers", "1000", "--metrics", "100")),
 )
@@ -80,7 +90,21 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
 
 def _send(conditions: Conditions, port: int, load: Load, seconds: int) -> dict[str, Any]:
     """What `tallymark load` says of the sending. Checking comes after, so that its questions cost nothing here."""
-    return _load(conditions, port, *load.flags, "--seconds", str(seconds), "--no-check")
+    run = re.sub("[^a-z0-9]+", "_", load.name)
+    for meter in load.meters:
+        _put_meter(port, {**meter, "event": f"load_{run}"})
+    return _load(conditions, port, *load.flags, "--run", run, "--seconds", str(seconds), "--no-check")
+
+
+def _put_meter(port: int, definition: dict[str, Any]) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("PUT", f"/v1/meters/{definition['name']}", body=json.dumps(definition))
+        answer = connection.getresponse()
+        if answer.status >= 300:
+            raise Broken(f"the meter {definition['name']} was refused: {answer.read().decode()[:500]}")
+    finally:
+        connection.close()
 
 
 def _check(conditions: Conditions, port: int, journal: str) -> dict[str, Any]:

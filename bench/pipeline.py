@@ -7,11 +7,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from bench import stock_spark
-from bench.figure import Conditions, Figure, at_least, at_most
+from bench.figure import Conditions, Figure, Reach, at_least, at_most
 from bench.processes import Broken, Tree, tallymark, used_between, wait_until
-from bench.traffic import FRAME_EVENTS, METERS_ONE, METERS_THREE, Traffic, traffic
+from bench.traffic import FRAME_EVENTS, METERS_ONE, METERS_THREE, NAMES, Traffic, traffic
 from tallymark import log as logs
+from tallymark.events import columns
 from tallymark.log.protocol import LogWriter, NotAppended
 from tallymark.meters import from_mapping
 from tallymark.settings import Settings
@@ -21,8 +26,10 @@ from tallymark.store.protocol import Store
 
 REACH = at_least(300_000)
 REACH_RATIO = at_least(5)
+REACH_SKETCHES = at_least(0.6)
 REACH_VISIBLE_MS = at_most(333)  # "counts visible in a third of a second", design decision 4
 CHUNK = 250_000
+USER, USERS = "user", 100_000
 SMALL = 100
 WARM_SMALL_BATCHES = 20
 SMALL_BATCHES = 30
@@ -48,6 +55,7 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
     one = count(conditions, work, METERS_ONE, "one meter")
     yield one
     yield count(conditions, work, METERS_THREE, "three meters")
+    yield from _sketches(conditions, work)
     yield _small_batches(conditions)
     stock = stock_spark.measure(conditions, work.events)
     yield stock
@@ -60,6 +68,45 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
         None if conditions.quick else REACH_RATIO,
         f"{1e6 / one.value:.2f} us an event against {1e6 / stock.value:.2f}" + " (not warm)" * conditions.quick,
     )
+
+
+def _sketches(conditions: Conditions, work: Work) -> Iterator[Figure]:
+    """What percentiles and distinct counts cost: each meter beside the plain count of the same events and labels.
+
+    One user in a hundred thousand is an event's at random: nearly every one is new to the series, the hardest case.
+    """
+    plain = {"name": "videos", "event": list(NAMES), "by": ["video"], "compute": ["count"]}
+    kinds = {
+        "p99": {"compute": ["count", "p99"]},
+        "distinct users": {"distinct": USER},
+        "p99 and distinct users": {"compute": ["count", "p99"], "distinct": USER},
+    }
+    beside = count(conditions, work, [plain], "plain count", reach=None)
+    yield beside
+    for what, more in kinds.items():
+        found = count(conditions, work, [plain | more], what, reach=None)
+        yield Figure(
+            "pipeline",
+            f"{what} against the plain count",
+            found.value / beside.value,
+            "times",
+            REACH_SKETCHES,
+            f"{found.value:,.0f} events/CPU-s against {beside.value:,.0f}; {found.remark}",
+            found.details,
+        )
+
+
+class WithUsers(Traffic):
+    """The same events, each with a user of 100,000; the meters of the other figures do not look at it."""
+
+    def _batch(self, received_ms: int) -> tuple[pa.RecordBatch, npt.NDArray[np.uint64]]:
+        batch, high = super()._batch(received_ms)
+        users = pa.array([f"user-{number}" for number in range(USERS)]).take(pa.array(high % np.uint64(USERS)))
+        return batch.add_column(batch.schema.get_field_index("rest"), columns.PROP + USER, users), high
+
+
+def with_users(events: Traffic) -> Traffic:
+    return WithUsers(**{name: getattr(events, name) for name in Traffic.__dataclass_fields__})
 
 
 def fill_embedded(conditions: Conditions, *, claimed: int | None = None) -> Work:
@@ -79,7 +126,7 @@ def fill_log(conditions: Conditions, settings: Settings, *, claimed: int | None 
     for start in range(0, claimed, CHUNK):
         append(writer, traffic(min(CHUNK, claimed - start), seed=start + 1, start_ms=now_ms), now_ms)
     begin = {partition: at.synced for partition, at in writer.positions().items()}
-    events = traffic(warm + counted, seed=0, start_ms=now_ms)
+    events = with_users(traffic(warm + counted, seed=0, start_ms=now_ms))
     for start in range(0, len(events), CHUNK):
         append(writer, events.part(start, start + CHUNK), now_ms)
     writer.close()
@@ -93,8 +140,10 @@ def append(writer: LogWriter, events: Traffic, now_ms: int) -> None:
         raise Broken(f"the log took {len(refused)} frames less: {refused[0].reason}")
 
 
-def count(conditions: Conditions, work: Work, meters: Sequence[dict[str, Any]], what: str) -> Figure:
-    settings = Settings(data=str(conditions.folder / f"pipeline-{len(meters)}"))
+def count(
+    conditions: Conditions, work: Work, meters: Sequence[dict[str, Any]], what: str, *, reach: Reach | None = REACH
+) -> Figure:
+    settings = Settings(data=str(conditions.folder / f"pipeline-{what.replace(' ', '-')}"))
     settings.folder.mkdir()
     # The same log for each run; store, claims and scratch files are new.
     settings.log_folder.symlink_to(work.log_folder)
@@ -116,7 +165,7 @@ def count(conditions: Conditions, work: Work, meters: Sequence[dict[str, Any]], 
         what,
         counted / sum(used.values()),
         "events/CPU-s",
-        REACH,
+        reach,
         f"{'exact' if exact else 'WRONG'}, {counted / wall:,.0f} events/s, {work.claimed:,} ids claimed before",
         {
             "events": counted,

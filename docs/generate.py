@@ -42,9 +42,9 @@ Every name starts with its stage. [operations.md](operations.md) says which to w
 
 COMMANDS_HEAD = """# Commands
 
-Every command takes `--help` and `--output table|json`, ends with 0 (ok), 1 (failed) or 2 (wrong usage), and says what
-went wrong in one line on stderr. Commands that talk to a running Tallymark find it by `--url`, else `TALLYMARK_URL`,
-else `http://127.0.0.1:8080`, and send `TALLYMARK_KEY` as a bearer token if it is set.
+Every command takes `--help` and `--output table|json` (those that ask also `csv`), ends with 0 (ok), 1 (failed) or 2
+(wrong usage), and says what went wrong in one line on stderr. Commands that talk to a running Tallymark find it by
+`--url`, else `TALLYMARK_URL`, else `http://127.0.0.1:8080`, and send `TALLYMARK_KEY` as a bearer token if it is set.
 Commands about events and meters are for the tenant in `--tenant`, else `TALLYMARK_TENANT`, else `main`;
 `--tenant demo` is the demo's traffic.
 

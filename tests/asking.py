@@ -16,6 +16,7 @@ from tallymark.http import Problem
 from tallymark.meters.model import Meter
 from tallymark.query import api
 from tallymark.query.cache import AnswerCache
+from tallymark.query.delivery import LastKnown
 from tallymark.query.moments import to_ms
 from tallymark.query.parameters import read_pairs
 from tallymark.query.routes import Request
@@ -45,6 +46,7 @@ class Desk:
             self.settings,
             clock_ms=lambda: self.now_ms,
             cache=AnswerCache(ttl_s=cache_ttl_s, clock=lambda: self.now_ms / 1000),
+            last_known=LastKnown(most_bytes=100_000),
         )
         self.rates = Rates(self.sources)
         self.routes = api.routes(self.sources, self.rates)

@@ -125,7 +125,7 @@ def cassandra() -> Cassandra:
 
 @pytest.fixture(scope="session")
 def kafka_cluster() -> KafkaCluster:
-    """The run's only three brokers; `lanes` keeps all their users together."""
+    """This process' only three brokers; `lanes` keeps their users together."""
     return kafkas.cluster()
 
 

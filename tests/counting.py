@@ -11,6 +11,7 @@ from tallymark.pipeline.spark.job import Job
 from tallymark.settings import Settings
 from tallymark.store import open_store
 from tallymark.store.model import Ledger
+from tallymark.store.read_plan import Question
 
 
 class CountingPath:
@@ -80,12 +81,10 @@ class CountingPath:
     def total(self, meter: str = "events", *, tenant: str = MAIN, **where: str) -> int:
         with self.store.snapshots.take() as snapshot:
             found = snapshot.read(
-                self.store.registry.meter(tenant, meter),
-                where={key: [value] for key, value in where.items()},
-                by=[],
-                start_s=None,
-                end_s=None,
-                step_s=None,
+                Question(
+                    self.store.registry.meter(tenant, meter),
+                    where={key: [value] for key, value in where.items()},
+                )
             )
         return int(found["n"].sum()) if found.height else 0
 

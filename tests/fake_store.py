@@ -6,9 +6,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from tallymark.aggregates import columns, exact
+from tallymark.aggregates import columns, distinct, exact, histogram, sketch
+from tallymark.aggregates.functions import is_percentile, kept_for
 from tallymark.events.tenants import MAIN
 from tallymark.meters.model import EVENTS, METRICS, Meter
 from tallymark.store import deltas
@@ -24,6 +26,7 @@ from tallymark.store.model import (
     label_column,
 )
 from tallymark.store.protocol import TooManyBytes, TooManyRows, UnknownMeter
+from tallymark.store.read_plan import Question
 
 
 class FakeStore:
@@ -47,10 +50,22 @@ class FakeStore:
         self.dead_letters = FakeDeadLetters(self)
         self.heartbeats = FakeHeartbeats()
 
-    def count(self, meter: str, *rows: tuple[tuple[str, ...], int, Sequence[float | None]], tenant: str = MAIN) -> None:
-        """One batch: (labels, bucket_s, values of its events; None is an event without a value)."""
+    def count(
+        self,
+        meter: str,
+        *rows: tuple[tuple[str, ...], int, Sequence[float | str | None]],
+        tenant: str = MAIN,
+        late: bool = False,
+    ) -> None:
+        """One batch: (labels, bucket_s, values of its events; None is an event without a value,
+        a text one with that property, for distinct counts).
+
+        `late` counts them into the set of what came late.
+        """
         registered = self.tenants[tenant][meter]
         frame = deltas.from_rows([_row(registered, *row) for row in rows])
+        if late:
+            frame = frame.with_columns(-pl.col("meter"))
         frame = frame.with_columns(pl.lit(registered.counts_as, frame.schema["version"]).alias("version"))
         self.journal.append((len(self.journal) + 1, frame))
 
@@ -123,9 +138,8 @@ class FakeRegistry:
         made = RegisteredMeter(self._store.versions, version, meter, now_ms, tenant=tenant)
         before = known.get(meter.name)
         if before is not None and replace(before.meter, compute=meter.compute) == meter:
-            added = {
-                function: Added(version, now_ms) for function in meter.compute if function not in before.meter.compute
-            }
+            known_parts, parts = (kept_for(each.compute, decimals=each.decimals) for each in (before.meter, meter))
+            added = dict.fromkeys(parts - known_parts, Added(version, now_ms))
             made = replace(made, first_id=before.set_id, added={**before.added, **added})
         known[meter.name] = made
 
@@ -211,28 +225,17 @@ class FakeSnapshot:
     def __init__(self, store: FakeStore) -> None:
         self._store = store
 
-    def read(
-        self,
-        meter: RegisteredMeter,
-        *,
-        where: Mapping[str, Sequence[str]],
-        by: Sequence[str],
-        start_s: int | None,
-        end_s: int | None,
-        step_s: int | None,
-        most_rows: int | None = None,
-        most_bytes: int | None = None,
-    ) -> pl.DataFrame:
-        assert not any((each or 0) % 60 for each in (start_s, end_s, step_s)), "whole minutes only"
+    def read(self, question: Question, *, most_rows: int | None = None, most_bytes: int | None = None) -> pl.DataFrame:
+        meter, by, step_s = question.meter, question.by, question.step_s
         frame = pl.concat([deltas.empty(), *(frame for _, frame in self._store.journal)])
-        frame = frame.filter(pl.col("meter") == meter.set_id)
+        frame = frame.filter(pl.col("meter") == (-meter.set_id if question.late else meter.set_id))
         parts = pl.col("series").str.split("\0")
         frame = frame.with_columns(
             parts.list.get(place).alias(label_column(label)) for place, label in enumerate(meter.labels)
         )
-        for label, wanted in where.items():
+        for label, wanted in question.where.items():
             frame = frame.filter(pl.col(label_column(label)).is_in(list(wanted)))
-        frame = frame.filter(pl.col("bucket_s") >= (start_s or 0), pl.col("bucket_s") < (end_s or 1 << 60))
+        frame = frame.filter(pl.col("bucket_s") >= question.start_s, pl.col("bucket_s") < question.end_s)
         keys = [label_column(label) for label in by]
         if step_s is not None:
             frame = frame.with_columns(pl.col("bucket_s") // step_s * step_s)
@@ -263,13 +266,25 @@ class FakeSnapshot:
 
 
 def _row(
-    registered: RegisteredMeter, labels: tuple[str, ...], bucket_s: int, events: Sequence[float | None]
+    registered: RegisteredMeter, labels: tuple[str, ...], bucket_s: int, events: Sequence[float | str | None]
 ) -> tuple[Any, ...]:
-    numbers = [event for event in events if event is not None]
+    numbers = [event for event in events if event is not None and not isinstance(event, str)]
     decimals = registered.meter.decimals
     total = sum(numbers) if numbers and decimals is None else None
     parts: tuple[int | None, int | None] = (None, None)
     if numbers and decimals is not None:
         parts = exact.split(sum(round(number * 10**decimals) for number in numbers))
     least, most = (min(numbers), max(numbers)) if numbers else (None, None)
-    return registered.set_id, "\0".join(labels), bucket_s, len(events), len(numbers), total, *parts, least, most
+    texts = [event for event in events if isinstance(event, str)]
+    counted = (len(events), len(numbers), total, *parts, least, most, _sketch(registered.meter, numbers, texts))
+    return registered.set_id, "\0".join(labels), bucket_s, *counted
+
+
+def _sketch(meter: Meter, numbers: Sequence[float], texts: Sequence[str]) -> bytes | None:
+    slots: Counter[int] = Counter()
+    if any(map(is_percentile, meter.compute)) and numbers:
+        slots.update(histogram.slots_of(np.array(numbers, np.float64)).tolist())
+    if meter.distinct and texts:
+        _, registers, ranks = distinct.count(np.zeros(len(texts), np.int64), distinct.marks_of(pl.Series(texts)))
+        slots.update(dict(zip(registers.tolist(), ranks.tolist(), strict=True)))
+    return sketch.from_map(slots) if slots else None

@@ -1,4 +1,4 @@
-"""One Kafka of three brokers for all tests that need one."""
+"""A Kafka of three brokers for all tests of a process that need one."""
 
 import atexit
 import functools
@@ -13,7 +13,7 @@ from lab.kafka import KafkaCluster
 @functools.cache
 def cluster() -> KafkaCluster:
     """Started by the first test that asks for it; ended by `stop`, or with the run."""
-    lanes.only_here("kafka")
+    lanes.only_here("kafka", most=2)
     folder = Path(tempfile.mkdtemp(prefix="tallymark-kafka-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return KafkaCluster(folder / "cluster").__enter__()

@@ -1,8 +1,8 @@
 """Which tests go to the same process, and in which order, when `make test` runs three processes side by side.
 
-Each process takes the next group as soon as it is free. The tests of servers take nearly the whole run, so one process
-begins with them; the others begin with the unit tests, since they fail soonest, and go on with the longest groups, so
-that no long one begins last.
+Each process takes the next group as soon as it is free. The tests on Cassandra take nearly the whole run, so one
+process begins with them; the others begin with the unit tests, since they fail soonest, and go on with the longest
+groups, so that no long one begins last.
 """
 
 import atexit
@@ -14,14 +14,16 @@ import pytest
 
 TESTS = Path(__file__).parent
 
-# Whoever uses one of these needs the run's only Kafka or Cassandra, so they all go to one process.
+# Whoever uses one of these needs a server. All on Cassandra share the run's only one, so they go to one process, with a
+# Kafka for those that need both; tests that need Kafka alone go to another process, with one of their own.
 SERVER_FIXTURES = {"cassandra": "cassandra", "kafka_cluster": "kafka"}
-SERVERS = "servers"
+SERVERS, KAFKA = "servers", "kafka"
 # What may be asked of one `tallymark up`: the page first, which wants to see that nothing was counted yet.
 ONE_UP = ("browser/test_whole_path.py", "e2e/test_commands.py", "stories")
 ORDER = (
     SERVERS,
     "unit",
+    KAFKA,
     "e2e/test_crashes.py",
     "one up",
     "integration/spark",
@@ -36,7 +38,7 @@ ORDER = (
     "processes",
 )
 # Inside the servers' group: no server idles while others are tested, and Cassandra's gentle tests come before kills.
-SERVER_ORDER = ({"cassandra"}, {"cassandra", "kafka"}, {"kafka"})
+SERVER_ORDER = ({"cassandra"}, {"cassandra", "kafka"})
 
 
 def arrange(items: list[pytest.Item]) -> None:
@@ -46,19 +48,17 @@ def arrange(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
 
 
-def only_here(name: str) -> None:
-    """Fails if another process of this run has started the server too: then its tests were not kept together."""
+def only_here(name: str, *, most: int = 1) -> None:
+    """Fails if more processes of this run than that have started the server: then its tests were not kept together."""
     run, worker = os.environ.get("PYTEST_XDIST_TESTRUNUID"), os.environ.get("PYTEST_XDIST_WORKER")
     if run is None or worker is None:
         return
-    place = Path(tempfile.gettempdir()) / f"tallymark-{run}-{name}"
-    try:
-        with place.open("x") as file:
-            file.write(worker)
-    except FileExistsError:
-        assert place.read_text() == worker, f"{place.read_text()} and {worker} both need {name}: see tests/lanes.py"
-    else:
-        atexit.register(place.unlink, missing_ok=True)
+    folder = Path(tempfile.gettempdir())
+    place = folder / f"tallymark-{run}-{name}-{worker}"
+    place.touch()
+    atexit.register(place.unlink, missing_ok=True)
+    found = sorted(each.name.rpartition("-")[2] for each in folder.glob(f"tallymark-{run}-{name}-*"))
+    assert len(found) <= most, f"{', '.join(found)} all need {name}: see tests/lanes.py"
 
 
 def servers(item: pytest.Item) -> set[str]:
@@ -76,8 +76,8 @@ def _place(item: pytest.Item) -> str:
 
 def _group(item: pytest.Item) -> str:
     place = _place(item)
-    if servers(item):
-        return SERVERS
+    if needed := servers(item):
+        return SERVERS if "cassandra" in needed else KAFKA
     if place.startswith(ONE_UP) and "tallymark" in getattr(item, "fixturenames", ()):
         return "one up"
     # A folder that shares a Spark session stays together, all others go file by file.

@@ -21,6 +21,7 @@ COMMANDS = {
     "total": ("total", "a meter as one number"),
     "series": ("series", "a meter over time"),
     "top": ("top", "the largest series of a meter"),
+    "query": ("query", "ask in the query language; without a query, run the role that answers questions"),
     "meters": ("meters", "what is counted: list, show, add, check, plan, apply, resume, delete"),
     "dlq": ("dlq", "dead letters, the events that were not counted and why: list, show"),
     "tenants": ("tenants", "whose events and meters there are"),
@@ -33,7 +34,6 @@ COMMANDS = {
     "collector": ("roles", "run the role that accepts events"),
     "pipeline": ("roles", "run the role that counts them (Spark)"),
     "keeper": ("roles", "run the role that folds and rolls up"),
-    "query": ("roles", "run the role that answers questions"),
 }
 
 

@@ -37,24 +37,38 @@ class Meaning:
 
 
 MEANINGS = {
+    "ambiguous": Meaning((400,), "The metric of a query may be one of several meters; write `SELECT meter.metric`."),
     "bad_body": Meaning((400,), "The body is neither an event, an array of events, an envelope nor lines of events."),
     "bad_choice": Meaning((400,), "The parameter takes only certain words; the detail names the nearest."),
+    "bad_compare": Meaning(
+        (400,),
+        "Not something to compare with: write `previous`, `1d`, `1w`, `1mo`, or any length that is a multiple of the"
+        " meter's grain.",
+    ),
     "bad_decimals": Meaning((400,), "A meter's `decimals` is not a whole number in the allowed range."),
     "bad_each": Meaning((400,), "A meter's `each` can only be `values`."),
     "bad_encoding": Meaning((400,), "The body does not match `Content-Encoding`, or is cut short."),
     "bad_event": Meaning((400,), "The event's name is missing or malformed."),
     "bad_function": Meaning((400,), "`top` ranks by one function."),
+    "bad_grain": Meaning((400,), "A meter's `grain` is `1s`, `10s` or `1m`."),
     "bad_header": Meaning((400,), "A header contains a line break."),
     "bad_id": Meaning((), "`id` is empty, too long or not text."),
     "bad_idempotency_key": Meaning((400,), "`Idempotency-Key` is empty, too long, or not printable ASCII."),
     "bad_json": Meaning((400,), "The text is not JSON."),
     "bad_key": Meaning((), "A key in a meters file is not a word.", IN_A_FILE),
+    "bad_late": Meaning((400,), "A meter's `late` has a bad `after` or `then`: write `{after: 1h, then: count}`."),
+    "bad_max_series": Meaning((400,), "A meter's `max_series` is not a whole number in the allowed range."),
     "bad_name": Meaning((400,), "Not a valid name for a meter."),
     "bad_number": Meaning((400,), "Not a number that can be used here, or too large to read."),
     "bad_parameter": Meaning((400,), "A parameter of `POST /v1/events` has an invalid value."),
     "bad_property": Meaning((400,), "Not a valid name for a property."),
     "bad_props": Meaning((), "`props` is not a flat object, has too many entries, or has a bad key."),
-    "bad_step": Meaning((400,), "Not a step: write `1m`, `5m`, `1h`, `1d`, `1mo` or any whole number of minutes."),
+    "bad_step": Meaning(
+        (400,), "Not a step: write `1m`, `5m`, `1h`, `1d`, `1mo` or any multiple of the meter's grain."
+    ),
+    "bad_query": Meaning(
+        (400,), "The query cannot be parsed or makes no sense; the detail shows where and the way out."
+    ),
     "bad_tag": Meaning((), "A YAML tag in a meters file; only plain values are allowed.", IN_A_FILE),
     "bad_target": Meaning((400,), "The path or query string contains a character that must be encoded."),
     "bad_tenant": Meaning(
@@ -64,7 +78,13 @@ MEANINGS = {
     "bad_time": Meaning((400,), "Not a time: write RFC 3339 with a zone, epoch milliseconds, or (in questions) `-1h`."),
     "bad_value": Meaning((), "`value` is not a finite number."),
     "bad_values": Meaning((), "`values` is not an object of named finite numbers, or has too many."),
+    "bad_weight": Meaning((400,), "A weight of a meter is not a number that can be counted."),
     "bad_where": Meaning((400,), "A meter's expression cannot be parsed; the detail shows where."),
+    "bad_window": Meaning(
+        (400,),
+        "Not a window: in a series a multiple of `step`, in a total or top of the meter's grain; the detail has the"
+        " nearest.",
+    ),
     "bad_yaml": Meaning((), "A meters file is not YAML.", IN_A_FILE),
     "bad_zone": Meaning((400,), "Not a time zone; the detail names the nearest."),
     "built_in": Meaning((409,), "The meters `events` and `metrics` cannot be changed or deleted."),
@@ -81,14 +101,23 @@ MEANINGS = {
     "log_unreachable": Meaning((503,), "The collector has just started and its log does not answer yet. Try again."),
     "missing_key": Meaning((400,), "A definition lacks a key that it needs."),
     "missing_parameter": Meaning((400,), "The question needs a parameter that is missing."),
+    "needs_range": Meaning((400,), "A window, a comparison or a rate needs a range: give `from`."),
     "no_events": Meaning((400,), "The body has no events."),
     "no_file": Meaning((), "A meters file cannot be read.", IN_A_FILE),
+    "not_acceptable": Meaning(
+        (406,), "`Accept` fits no format of an answer; the detail lists them. `format=` decides regardless of it."
+    ),
     "not_an_object": Meaning((), "An event is JSON, but not an object."),
     "not_durable": Meaning(
         (503,), "The log cannot take the events now. Nothing was acknowledged; retry with the same ids."
     ),
+    "not_fresh": Meaning(
+        (503,),
+        "`consistency=fresh`, but the counts are too far behind the log, or nobody can tell. Try again, or ask with"
+        " `consistency=cached`.",
+    ),
     "not_ready": Meaning((503,), "The store does not answer the query service."),
-    "not_yet": Meaning((400,), "Not in this version; a later one will have it."),
+    "nothing_aside": Meaning((400,), "`late` is for meters that put late events aside; this one does not."),
     "over_limit": Meaning((400,), "The question asks for too much; the detail names the setting and a way out."),
     "over_the_rate": Meaning((429,), "Over `collector.max_events_per_second`. Wait for `Retry-After`."),
     "overloaded": Meaning((503,), "Too much is waiting already. Wait for `Retry-After`."),
@@ -99,6 +128,7 @@ MEANINGS = {
     "repeated": Meaning((400,), "A definition says something twice."),
     "repeated_parameter": Meaning((400,), "A parameter that may be given only once is given several times."),
     "reserved": Meaning((400,), "The name is reserved."),
+    "short_range": Meaning((400,), "No window fits into the range."),
     "slow_body": Meaning((408,), "The body did not arrive within `collector.body_timeout_s`."),
     "stopping": Meaning((503,), "The service is stopping; try another instance, or try again in a moment."),
     "store_away": Meaning((503,), "The store's file does not answer."),
@@ -131,6 +161,7 @@ MEANINGS = {
     "unknown_key": Meaning((400,), "The meter, or a definition, has no such key; the detail names the nearest."),
     "unknown_letter": Meaning((404,), "No such dead letter, or it is no longer kept; `tallymark dlq list` shows them."),
     "unknown_meter": Meaning((404,), "No such meter; the detail names the nearest."),
+    "unknown_metric": Meaning((404,), "No such metric of the meter; the detail names the nearest."),
     "unknown_parameter": Meaning((400,), "No such parameter; the detail names the nearest."),
     "unknown_path": Meaning((404,), "No such path; the detail names the nearest."),
     "unknown_tenant": Meaning(

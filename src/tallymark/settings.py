@@ -138,7 +138,7 @@ class StoreSettings:
 class KeeperSettings:
     fold_interval_s: float = setting(2.0, "how often the journal is folded into points")
     fold_rows: int = setting(5_000, "most points written per transaction")
-    roll_delay_s: int = setting(120, "how long after an hour or day ends it is rolled up")
+    roll_delay_s: int = setting(120, "how long after a minute, hour or day ends it is rolled up")
     lease_s: float = setting(10.0, "cluster: how long a silent keeper keeps the right to fold")
     journal_keep_s: int = setting(30, "how long folded journal entries are kept for followers")
 
@@ -151,6 +151,12 @@ class QuerySettings:
     max_k: int = setting(10_000, "largest k of a top-k question")
     cache_ttl_s: float = setting(
         1.0, "how long an answer is cached; 0 computes every answer anew, as `consistency=fresh` does"
+    )
+    fresh_within_s: float = setting(
+        60.0, "`consistency=fresh` is refused while the counts are further behind the log than this, or nobody can tell"
+    )
+    last_known_bytes: int = setting(
+        64_000_000, "memory for the last answer to each request, for `consistency=stale`; 0 keeps none"
     )
 
 

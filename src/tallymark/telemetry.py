@@ -91,10 +91,13 @@ CLIENT_EVENTS = gauge(
 
 KEEPER_FOLDED_DELTAS = counter("tallymark_keeper_folded_deltas_total", "journal deltas folded into points")
 KEEPER_FOLDED_POINTS = counter("tallymark_keeper_folded_points_total", "points written by folding")
-KEEPER_ROLLED_SLICES = counter("tallymark_keeper_rolled_slices_total", "slices of closed hours and days rolled up")
+KEEPER_ROLLED_SLICES = counter(
+    "tallymark_keeper_rolled_slices_total", "slices of closed minutes, hours and days rolled up"
+)
 KEEPER_DUTY_SECONDS = histogram("tallymark_keeper_duty_seconds", "duration of one run of a duty", ("duty",))
 KEEPER_DUTY_FAILURES = counter("tallymark_keeper_duty_failures_total", "failed runs of a duty", ("duty",))
 KEEPER_JOURNAL_WAITING = gauge("tallymark_keeper_journal_waiting_batches", "applied batches not folded yet")
+KEEPER_SERIES = gauge("tallymark_keeper_series", "series of all meters that have points, what came late included")
 KEEPER_LETTERS = counter("tallymark_keeper_letters_total", "refused events moved from the log to the dead letters")
 KEEPER_LETTERS_LOST = counter(
     "tallymark_keeper_letter_records_lost_total",

@@ -16,6 +16,7 @@ from tallymark.settings import Settings
 from tallymark.store import deltas, open_store
 from tallymark.store.grains import HOUR_S
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
+from tallymark.store.read_plan import Question
 
 PROGRAM = """
 import sys
@@ -59,6 +60,7 @@ def test_it_folds_rolls_takes_in_letters_and_stops_cleanly(tmp_path: Path) -> No
             "hours_through": 0,
             "days_through": 0,
             "waiting": 0,
+            "series": {"1": 1},
             "failing": [],
             "standby": False,
         }
@@ -73,7 +75,7 @@ def test_it_folds_rolls_takes_in_letters_and_stops_cleanly(tmp_path: Path) -> No
         keeper.wait()
     with store.snapshots.take() as snapshot:
         events = store.registry.meter("main", "events")
-        total = snapshot.read(events, where={"event": ["view"]}, by=(), start_s=None, end_s=None, step_s=None)
+        total = snapshot.read(Question(events, where={"event": ["view"]}))
         assert total["n"].item() == 5
     with_letters.close()
     store.close()

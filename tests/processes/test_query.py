@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -114,6 +115,31 @@ def test_answers_do_not_change_when_the_keeper_folds(service):
         pass
     assert service.store.upkeep.marks().folded == service.store.snapshots.journal_end()
     assert [{**service.ask(question), "freshness": None} for question in questions] == before
+
+
+def test_formats_etags_and_timing_over_http(service):
+    question = f"/v1/meters/views/total?video=A&from={DAY}T12:00:00Z&to={DAY}T13:00:00Z"
+    status, headers, body = service.send("GET", f"{question}&format=csv")
+    assert (status, body, headers["content-type"].partition(";")[0]) == (200, b"count\r\n7\r\n", "text/csv")
+    assert headers["server-timing"].startswith("total;dur=")
+    assert headers["tallymark-range"] == f"{DAY}T12:00:00Z/{DAY}T13:00:00Z"
+    connection = http.client.HTTPConnection(service.address, timeout=10)
+    connection.request("GET", f"{question}&format=csv", headers={"If-None-Match": headers["etag"]})
+    again = connection.getresponse()
+    assert (again.status, again.read(), again.getheader("etag")) == (304, b"", headers["etag"])
+    connection.close()
+
+
+def test_a_query_is_got_or_posted(service):
+    text = f"FROM A SELECT views WINDOW 1h COMPUTE count SINCE {DAY}T12:00:00Z UNTIL {DAY}T14:00:00Z"
+    status, _, body = service.send("POST", "/v1/query", text.encode())
+    assert status == 200
+    posted = json.loads(body)
+    assert [point["count"] for point in posted["series"][0]["points"]] == [7, 2]
+    got = service.ask(f"/v1/query?{urlencode({'q': text})}")
+    assert got["series"] == posted["series"]
+    status, _, body = service.send("POST", "/v1/query", b"FROM A SELECT vews")
+    assert (status, json.loads(body)["position"]) == (404, 14)
 
 
 def test_freshness_follows_the_log(service):

@@ -183,6 +183,7 @@ _COPIED = {
     "book": "book, kind, a, b, value, sequence, commit_token, identity, facts, epoch, holder, renewed",
     "letters": "book, block, number, found_ms, total, body",
     "series_by_label": "meter, label, value, series",
+    "series": "meter, shard, series",
     **{f"points_{grain_s}": "meter, shard, window_s, series, bucket_s, state" for grain_s in GRAINS},
 }
 

@@ -226,6 +226,8 @@ class Server:
             return (static if column in table.static else partition[row]).get(column, (0, None))[1]
 
         columns = cql.split(" FROM ")[0].removeprefix("SELECT ").removeprefix("DISTINCT ").split(", ")
+        if columns == ["COUNT(*)"]:
+            return Result([(len(hits),)])
         if "DISTINCT" in cql:
             return Result([tuple(cell(column, ()) for column in columns)] if static or hits else [])
         return Result([tuple(cell(column, row) for column in columns) for row in hits], page_rows=self.page_rows)

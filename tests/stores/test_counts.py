@@ -4,6 +4,7 @@ Work is left off between slices; what a crash within one does is in test_crashes
 """
 
 import tempfile
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -14,41 +15,65 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import cassandras
 from stores import memory_cassandra
 from tallymark.aggregates import columns, exact
-from tallymark.meters.model import Meter
+from tallymark.meters.model import Late, Meter
 from tallymark.store import deltas
 from tallymark.store.address import SqliteAddress
 from tallymark.store.cassandra.store import CassandraStore
-from tallymark.store.grains import DAY_S, HOUR_S
+from tallymark.store.grains import DAY_S, HOUR_S, floor
 from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult
 from tallymark.store.protocol import Snapshot, Store
+from tallymark.store.read_plan import Question
 from tallymark.store.reference import WIDTH, Reference, cell
 
 MIDNIGHT = 20_000 * DAY_S
 VIEWS = Meter("views", ("view",), by=("video", "country"), compute=("count", "sum", "min", "max"))
 MONEY = Meter("money", ("sale",), by=("country",), compute=("count", "sum"), decimals=2)
+CALLS = Meter("calls", ("call",), ("server",), VIEWS.compute, grain_s=1, late=Late(after_s=3600, then="aside"))
+TICKS = Meter("ticks", ("tick",), grain_s=10)
 
 series_of_views = st.tuples(st.sampled_from("ABC"), st.sampled_from(["KR", "US", ""])).map("\0".join)
+FINDS = Meter("finds", ("find",), ("word", "country"), VIEWS.compute, max_series=3)
+METERS = (VIEWS, MONEY, CALLS, TICKS, FINDS)
+GRAINS = {meter.name: meter.grain_s for meter in METERS}
 quarters = st.integers(-400, 400).map(lambda quarter: quarter / 4)
 
 
 @st.composite
 def counted(draw: st.DrawFn) -> tuple[Any, ...]:
-    """One event: how many minutes before now, for which meter, with which value."""
-    age = draw(st.one_of(st.integers(-3, 5), st.integers(0, 200), st.integers(0, 4 * 1440)))
-    if draw(st.booleans()):
-        return ("money", draw(st.sampled_from(["KR", "US"])), age, draw(st.integers(-(2**53) + 1, 2**53 - 1)))
-    return ("views", draw(series_of_views), age, draw(st.none() | quarters))
+    """One event: for which meter and series, how many seconds before now, with which value, and if it was late."""
+    minutes = draw(st.one_of(st.integers(-3, 5), st.integers(0, 200), st.integers(0, 4 * 1440)))
+    age_s = 60 * minutes + draw(st.integers(0, 59))
+    name = draw(st.sampled_from(["views", "money", "calls", "ticks", "finds"]))
+    if name == "money":
+        return (name, draw(st.sampled_from(["KR", "US"])), age_s, draw(st.integers(-(2**53) + 1, 2**53 - 1)), False)
+    if name == "calls":
+        return (name, draw(st.sampled_from(["web-1", "web-2"])), age_s, draw(st.none() | quarters), draw(st.booleans()))
+    if name == "ticks":
+        return (name, "", age_s, None, False)
+    if name == "finds":
+        series = draw(st.sampled_from(["a\0KR", "b\0KR", "b\0US", "c\0KR", "d\0US", "é\0", "__other__\0__other__"]))
+        return (name, series, age_s, draw(st.none() | quarters), False)
+    return (name, draw(series_of_views), age_s, draw(st.none() | quarters), False)
 
 
 QUESTIONS = [
-    (name, where, by, since_s, until_s, step_s)
-    for name, where, by in (
-        ("views", {}, ()),
-        ("views", {}, ("video",)),
-        ("views", {"country": ["KR", ""]}, ("country",)),
-        ("views", {"video": ["A"], "country": ["US"]}, ()),
-        ("money", {}, ()),
-        ("money", {}, ("country",)),
+    (name, where, by, since_s, until_s, step_s, late)
+    for name, where, by, late in (
+        ("views", {}, (), False),
+        ("views", {}, ("video",), False),
+        ("views", {"country": ["KR", ""]}, ("country",), False),
+        ("views", {"video": ["A"], "country": ["US"]}, (), False),
+        ("money", {}, (), False),
+        ("money", {}, ("country",), False),
+        ("calls", {}, (), False),
+        ("calls", {}, ("server",), False),
+        ("calls", {"server": ["web-1"]}, (), True),
+        ("calls", {}, ("server",), True),
+        ("ticks", {}, (), False),
+        ("finds", {}, (), False),
+        ("finds", {}, ("word", "country"), False),
+        ("finds", {"word": ["b", "__other__"]}, ("country",), False),
+        ("finds", {"word": ["a"], "country": ["KR"]}, (), False),
     )
     # Seconds before now.
     for since_s, until_s, step_s in (
@@ -56,14 +81,17 @@ QUESTIONS = [
         (None, None, DAY_S),
         (DAY_S + 1860, 180, HOUR_S),
         (2 * HOUR_S, None, 60),
+        (HOUR_S + 1, 61, 1),
+        (3 * HOUR_S, 70, 10),
     )
+    if step_s is None or step_s % GRAINS[name] == 0
 ]
 
 
 class Counting(RuleBasedStateMachine):
     """One run in a store of its own; `look_at` says how many questions are asked after each step."""
 
-    look_at = len(QUESTIONS)
+    look_at = 24
 
     def open_run(self) -> None:
         raise NotImplementedError
@@ -77,13 +105,13 @@ class Counting(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         self.open_run()
-        self.store = self.open_store()
+        self.store = self._hot(self.open_store())
         self.asked = 0
         self.meters: dict[str, RegisteredMeter] = {
-            meter.name: self.store.registry.put_meter("main", meter, now_ms=0) for meter in (VIEWS, MONEY)
+            meter.name: self.store.registry.put_meter("main", meter, now_ms=0) for meter in METERS
         }
-        self.reference = Reference()
-        self.events = dict.fromkeys(self.meters, 0)
+        self.reference = Reference({self.meters["finds"].set_id: 3})
+        self.events: Counter[tuple[str, bool]] = Counter()
         self.history: list[StretchResult] = []
         self.now_s = MIDNIGHT + 11 * HOUR_S
 
@@ -98,8 +126,7 @@ class Counting(RuleBasedStateMachine):
                 start += len(part)
         assert self.store.sink.apply(batch, now_ms=self.now_s * 1000) == batch
         self.reference.apply(batch)
-        for name, *_ in events:
-            self.events[name] += 1
+        self.events.update((name, is_late) for name, *_, is_late in events)
         self.history += batch
 
     @precondition(lambda self: self.history)
@@ -118,9 +145,9 @@ class Counting(RuleBasedStateMachine):
             if not self.store.upkeep.roll(now_ms=self.now_s * 1000, delay_s=120, slice_series=slice_series):
                 break
 
-    @rule(minutes=st.sampled_from([1, 7, 60, 1440]))
-    def wait(self, minutes: int) -> None:
-        self.now_s += 60 * minutes
+    @rule(seconds=st.sampled_from([1, 59, 420, HOUR_S, DAY_S]))
+    def wait(self, seconds: int) -> None:
+        self.now_s += seconds
 
     @rule()
     def prune(self) -> None:
@@ -130,7 +157,7 @@ class Counting(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.store.close()
-        self.store = self.open_store()
+        self.store = self._hot(self.open_store())
 
     @invariant()
     def answers_are_exact(self) -> None:
@@ -143,15 +170,21 @@ class Counting(RuleBasedStateMachine):
     @invariant()
     def every_grain_gives_the_same_sum(self) -> None:
         with self.store.snapshots.take() as snapshot:
-            for meter in list(self.meters.values())[: max(1, self.look_at // 12)]:
+            for meter in list(self.meters.values())[:: -1 if self.look_at > 12 else -4]:
                 sums = [
-                    columns.merge(snapshot.read(meter, where={}, by=by, start_s=None, end_s=None, step_s=step_s), [])
+                    columns.merge(snapshot.read(Question(meter, by=by, step_s=step_s)), [])
                     .select("n", "n_value", *exact.PARTS)
                     .row(0)
-                    for step_s in (None, 60, HOUR_S, DAY_S)
+                    for step_s in (None, meter.meter.grain_s, 60, HOUR_S, DAY_S)
                     for by in ((), meter.labels)
                 ]
                 assert len(set(sums)) == 1
+
+    @invariant()
+    def a_limit_to_the_series_holds(self) -> None:
+        with self.store.snapshots.take() as snapshot:
+            finds = self.meters["finds"]
+            assert snapshot.read(Question(finds, by=finds.labels)).height <= 4
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -161,28 +194,46 @@ class Counting(RuleBasedStateMachine):
             self.store.close()
             self.close_run()
 
+    def _hot(self, store: Store) -> Store:
+        """Any question by labels is answered from a hot block, as soon as it is asked twice."""
+        hot = store.snapshots.hot
+        hot.run, hot.clock = lambda work: work(), lambda: float(self.now_s)
+        hot.span_s, hot.many_series = 4 * HOUR_S, 0
+        return store
+
     def _look(
-        self, snapshot: Snapshot, name: str, where: Any, by: Any, since_s: int | None, until_s: int | None, step_s: Any
+        self,
+        snapshot: Snapshot,
+        name: str,
+        where: Any,
+        by: Any,
+        since_s: int | None,
+        until_s: int | None,
+        step_s: Any,
+        late: bool,
     ) -> None:
+        grain_s = self.meters[name].meter.grain_s
         question: dict[str, Any] = {
             "where": where,
             "by": by,
-            "start_s": None if since_s is None else (self.now_s - since_s) // 60 * 60,
-            "end_s": None if until_s is None else (self.now_s - until_s) // 60 * 60,
+            "start_s": None if since_s is None else (self.now_s - since_s) // grain_s * grain_s,
+            "end_s": None if until_s is None else (self.now_s - until_s) // grain_s * grain_s,
             "step_s": step_s,
+            "late": late,
         }
-        rows = snapshot.read(self.meters[name], **question).rows()
+        rows = snapshot.read(Question.between(self.meters[name], **question)).rows()
         found = {row[:-WIDTH]: cell(*row[-WIDTH:]) for row in rows}
-        expected = self.reference.read(self.meters[name], **question)
+        expected = self.reference.read(Question.between(self.meters[name], **question))
         if not where and since_s is None and until_s is None:
-            assert sum(n for n, *_ in expected.values()) == self.events[name], "the reference misses something"
+            assert sum(n for n, *_ in expected.values()) == self.events[name, late], "the reference misses something"
         assert found == expected, (name, question)
 
     def _stretch(self, partition: int, start: int, events: list[tuple[Any, ...]]) -> StretchResult:
         cells = []
-        for name, series, age, value in events:
-            bucket_s = (self.now_s - 60 * age) // 60 * 60
-            key = (self.meters[name].meter_id, series, bucket_s)
+        for name, series, age_s, value, is_late in events:
+            meter = self.meters[name]
+            set_id = meter.late_set_id if is_late else meter.set_id
+            key = (set_id, series, floor(self.now_s - age_s, meter.meter.grain_s))
             if name == "money":
                 cells.append((*key, 1, 1, None, *exact.split(value), None, None))
             else:

@@ -1,11 +1,10 @@
 """The latest value, wherever it lies: by the time of the event, not by when it came."""
 
-from tallymark.aggregates.functions import FUNCTIONS
 from tallymark.meters.model import Meter
-from tallymark.query.values import rows
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
 from tallymark.store.model import Ledger, Stretch, StretchResult, label_column
+from tallymark.store.read_plan import Question
 
 MIDNIGHT = 1_700_006_400
 
@@ -22,9 +21,9 @@ def test_it_is_the_same_in_every_grain_however_events_came(store):
 
     def last(step_s):
         with store.snapshots.take() as snapshot:
-            frame = snapshot.read(meter, where={}, by=["tank"], start_s=None, end_s=None, step_s=step_s)
+            frame = snapshot.read(Question(meter, by=["tank"], step_s=step_s))
         keys = [label_column("tank"), *(["bucket_s"] if step_s else [])]
-        return {key: FUNCTIONS["last"].value(row, None) for key, row in rows(frame, keys)}
+        return dict(zip(frame.select(keys).rows(), frame["last"], strict=True))
 
     for number, batch in enumerate(batches):
         cells = [

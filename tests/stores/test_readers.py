@@ -17,6 +17,7 @@ from tallymark.store import answer, deltas
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult
 from tallymark.store.protocol import SnapshotOutdated, Store, StoreError, TooManyBytes, TooManyRows
+from tallymark.store.read_plan import Question
 from tallymark.testing import until
 
 MIDNIGHT = 20_000 * DAY_S
@@ -64,7 +65,7 @@ def look(store: Store, meter: RegisteredMeter) -> list[str]:
     with store.snapshots.take() as snapshot:
         expected = sum(ledger.counted for ledger in snapshot.ledger().values())
         for by, step_s in (((), None), ((), 60), ((), HOUR_S), (("video",), DAY_S)):
-            answer = snapshot.read(meter, where={}, by=by, start_s=None, end_s=None, step_s=step_s)
+            answer = snapshot.read(Question(meter, by=by, step_s=step_s))
             if answer["n"].sum() != expected:
                 marks = getattr(snapshot, "marks", None)
                 wrong.append(f"{answer['n'].sum()} instead of {expected} by {by} step {step_s} at {marks}")
@@ -132,7 +133,7 @@ def test_readers_never_see_a_delta_twice_or_not_at_all(stores: Any, tmp_path: Pa
         other.communicate(timeout=60)
     assert store.upkeep.marks().rolled[DAY_S] > MIDNIGHT - DAY_S
     with store.snapshots.take() as snapshot:
-        total = snapshot.read(meter, where={}, by=(), start_s=None, end_s=None, step_s=None)
+        total = snapshot.read(Question(meter))
         assert total["n"].item() == BATCHES * BATCH, "what the readers compared was not nothing"
     assert len(found) == 3
     for answered, outdated, wrong in found:
@@ -162,7 +163,7 @@ def test_a_label_may_be_called_like_a_column_of_the_store(store, label):
     for step in (lambda: store.sink.apply([result], now_ms=1), lambda: store.upkeep.fold(most_points=10)):
         step()
         with store.snapshots.take() as snapshot:
-            found = snapshot.read(meter, where={label: ["A"]}, by=[label], start_s=None, end_s=None, step_s=60)
+            found = snapshot.read(Question(meter, where={label: ["A"]}, by=[label], step_s=60))
         assert [row[:9] for row in found.rows()] == [("A", 60, 3, 0, None, None, None, None, None)]
 
 
@@ -176,7 +177,7 @@ def test_an_answer_is_put_together_from_many_parts(store, monkeypatch):
     for step in (lambda: None, lambda: store.upkeep.fold(most_points=1000)):
         step()
         with store.snapshots.take() as snapshot:
-            found = snapshot.read(meter, where={}, by=["video"], start_s=None, end_s=None, step_s=None)
+            found = snapshot.read(Question(meter, by=["video"]))
         assert (found.height, found["n"].sum()) == (95, 95)
 
 
@@ -187,7 +188,7 @@ def test_an_answer_that_is_too_long_is_broken_off(store, monkeypatch):
     def ask(most_rows, by=("video",), step_s=None, most_bytes=None):
         with store.snapshots.take() as snapshot:
             question = {"where": {}, "by": by, "start_s": None, "end_s": None, "step_s": step_s}
-            return snapshot.read(meter, **question, most_rows=most_rows, most_bytes=most_bytes)
+            return snapshot.read(Question.between(meter, **question), most_rows=most_rows, most_bytes=most_bytes)
 
     for start, step in ((0, lambda: None), (100, lambda: store.upkeep.fold(most_points=10_000))):
         rows = [
@@ -222,11 +223,11 @@ def test_after_an_answer_was_broken_off_the_next_snapshot_is_a_new_one(store, mo
         store.sink.apply([StretchResult(Stretch(0, number, number + 1), "log", 1, (1,), blob, ledger)], now_ms=1)
         store.upkeep.fold(most_points=1000)
         with store.snapshots.take() as snapshot:
-            found = snapshot.read(events, where={}, by=("event",), start_s=None, end_s=None, step_s=None)
+            found = snapshot.read(Question(events, by=("event",)))
             assert found["n"].to_list() == [number + 1] * 5
         # Kept, as a log record or a debugger would: what its traceback holds must not hold the file.
         with pytest.raises(TooManyRows) as error, store.snapshots.take() as snapshot:
-            snapshot.read(events, where={}, by=("event",), start_s=None, end_s=None, step_s=None, most_rows=2)
+            snapshot.read(Question(events, by=("event",)), most_rows=2)
         errors.append(error)
 
 
@@ -248,7 +249,7 @@ def test_values_of_one_minute_that_come_in_several_folds_add_up(store):
         store.sink.apply([result], now_ms=1)
         assert store.upkeep.fold(most_points=10).points > 0
     with store.snapshots.take() as snapshot:
-        found = snapshot.read(money, where={}, by=(), start_s=None, end_s=None, step_s=60)
+        found = snapshot.read(Question(money, step_s=60))
     assert [row[:8] for row in found.rows()] == [(60, 4, 3, None, 0, 5, 3.0, 9.0)]
 
 
@@ -262,13 +263,16 @@ def test_series_are_found_by_one_of_their_labels(store: Store) -> None:
     store.upkeep.fold(most_points=100)
     with store.snapshots.take() as snapshot:
         for label, value, n in (("country", "KR", 3), ("video", "A", 4), ("country", "US", 3), ("video", "B", 2)):
-            found = snapshot.read(views, where={label: [value]}, by=(), start_s=None, end_s=None, step_s=None)
+            found = snapshot.read(Question(views, where={label: [value]}))
             assert found["n"].to_list() == [n]
 
 
 def test_an_unknown_label_is_refused_by_name(store: Store) -> None:
     events = store.registry.meter("main", "events")
     with store.snapshots.take() as snapshot, pytest.raises(StoreError, match="has no label video; it has event"):
-        snapshot.read(events, where={"video": ["A"]}, by=(), start_s=None, end_s=None, step_s=None)
-    with store.snapshots.take() as snapshot, pytest.raises(StoreError, match="not a whole minute"):
-        snapshot.read(events, where={}, by=(), start_s=30, end_s=None, step_s=None)
+        snapshot.read(Question(events, where={"video": ["A"]}))
+    with (
+        store.snapshots.take() as snapshot,
+        pytest.raises(StoreError, match="not a multiple of 60 s, the grain of the meter"),
+    ):
+        snapshot.read(Question(events, start_s=30, end_s=None))

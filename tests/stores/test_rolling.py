@@ -1,11 +1,15 @@
 """Late deltas and the marks: the corners where an hour or a day could be forgotten or rolled twice."""
 
+from typing import Any
+
 import pytest
 
+from tallymark.meters.model import Meter
 from tallymark.store import deltas
-from tallymark.store.grains import DAY_S, HOUR_S
+from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.protocol import Store
+from tallymark.store.read_plan import Question
 
 MIDNIGHT = 20_000 * DAY_S
 
@@ -34,7 +38,7 @@ def sums(store: Store) -> list[int]:
     events = store.registry.meter("main", "events")
     with store.snapshots.take() as snapshot:
         return [
-            snapshot.read(events, where={}, by=by, start_s=None, end_s=None, step_s=step_s)["n"].sum()
+            snapshot.read(Question(events, by=by, step_s=step_s))["n"].sum()
             for step_s in (60, HOUR_S, DAY_S, None)
             for by in ((), ("event",))
         ]
@@ -108,3 +112,34 @@ def test_an_event_from_the_future_waits_for_its_hour(store: Store) -> None:
     assert sums(store) == [3] * 8
     roll(store, MIDNIGHT + 40 * DAY_S)
     assert sums(store) == [3] * 8
+
+
+@pytest.mark.parametrize("grain_s", [1, 10, 60])
+def test_a_keeper_that_starts_anew_adds_to_the_points_that_are_there(stores: Any, grain_s: int) -> None:
+    store = stores.open()
+    meter = store.registry.put_meter("main", Meter("calls", ("call",), ("server",), grain_s=grain_s), now_ms=0)
+    at_s = MIDNIGHT + 60
+    for number in range(3):
+        # The last one is late: the minute is rolled.
+        keeper = stores.open()
+        frame = deltas.from_rows([(meter.set_id, "web-1", at_s, 1), (meter.set_id, "web-1", at_s + 60, 1)])
+        stretch, ledger = Stretch(0, number, number + 1), Ledger(accepted=1, counted=1)
+        store.sink.apply([StretchResult(stretch, "log", 1, (1,), deltas.encode(frame), ledger)], now_ms=0)
+        keeper.upkeep.fold(most_points=1000)
+        if number == 1:
+            roll(keeper, at_s + 60 + 120)
+            assert keeper.upkeep.marks().rolled[MINUTE_S] == (MIDNIGHT if grain_s == 60 else at_s + 60)
+        with store.snapshots.take() as snapshot:
+            for step_s in (grain_s, MINUTE_S, HOUR_S, None):
+                for by in ((), ("server",)):
+                    found = snapshot.read(Question(meter, by=by, step_s=step_s))["n"].to_list()
+                    assert found == ([number + 1] * 2 if step_s in (grain_s, MINUTE_S) else [2 * (number + 1)])
+
+
+def test_no_mark_moves_while_an_hour_is_open_and_nothing_is_finer_than_a_minute(store: Store) -> None:
+    count(store, ("a", MIDNIGHT + 60))
+    roll(store, MIDNIGHT + 130)
+    marks = store.upkeep.marks()
+    assert not store.upkeep.roll(now_ms=(MIDNIGHT + HOUR_S + 119) * 1000, delay_s=120, slice_series=10)
+    assert store.upkeep.marks() == marks
+    assert marks.rolled[MINUTE_S] == MIDNIGHT

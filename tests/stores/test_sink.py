@@ -10,6 +10,7 @@ from tallymark.store.cassandra import dead_letter_rows
 from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import PositionConflict, Store, WrongLog
+from tallymark.store.read_plan import Question
 
 NOW_MS = 1_763_208_000_000
 
@@ -29,7 +30,7 @@ def result(start: int, end: int, *, partition: int = 0, log: str = "log-1", **mo
 def counted(store: Store) -> int:
     with store.snapshots.take() as snapshot:
         events = store.registry.meter("main", "events")
-        total = snapshot.read(events, where={}, by=(), start_s=None, end_s=None, step_s=None)
+        total = snapshot.read(Question(events))
         return int(total["n"].item())
 
 

@@ -6,6 +6,7 @@ from tallymark.meters.model import Meter
 from tallymark.store import deltas
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreError, UnknownMeter
+from tallymark.store.read_plan import Question
 
 VIEWS = Meter("views", ("view",))
 
@@ -39,10 +40,7 @@ def test_meters_of_one_name_are_different_meters(store):
     store.sink.apply([result], now_ms=0)
     for _ in range(2):
         with store.snapshots.take() as snapshot:
-            found = [
-                snapshot.read(each, where={}, by=(), start_s=None, end_s=None, step_s=None)["n"].item()
-                for each in (own, other)
-            ]
+            found = [snapshot.read(Question(each))["n"].item() for each in (own, other)]
         assert found == [3, 5]
         store.upkeep.fold(most_points=100)
     store.registry.delete_meter("acme", "views", now_ms=1)

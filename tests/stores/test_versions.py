@@ -9,10 +9,11 @@ import pytest
 
 from tallymark.aggregates import columns
 from tallymark.meters.model import Meter
-from tallymark.query.values import largest, rows, values
+from tallymark.query.values import largest, values
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
 from tallymark.store.model import Gap, Ledger, RegisteredMeter, Stretch, StretchResult, label_column
+from tallymark.store.read_plan import Question
 
 MIDNIGHT = 1_700_006_400
 LEVEL = Meter("level", ("level",), ("tank",), ("count",))
@@ -55,12 +56,11 @@ class Counting:
 
     def read(self, registered: RegisteredMeter, step_s: int | None = None, by: tuple[str, ...] = ()) -> dict[Any, Any]:
         with self.store.snapshots.take() as snapshot:
-            frame = snapshot.read(registered, where={}, by=by, start_s=None, end_s=None, step_s=step_s)
+            frame = snapshot.read(Question(registered, by=by, step_s=step_s))
         keys = [*map(label_column, by), *(["bucket_s"] if step_s else [])]
-        return {
-            key[0] if len(key) == 1 else key: values(row, registered.meter.compute, registered)
-            for key, row in rows(frame, keys)
-        }
+        found = values(frame, registered.meter.compute, registered)
+        of_rows = zip(frame.select(keys).rows() if keys else [()], found, strict=True)
+        return {key[0] if len(key) == 1 else key: value for key, value in of_rows}
 
     def settle(self, how: str) -> None:
         if how in ("folded", "rolled"):
@@ -108,7 +108,7 @@ def test_a_batch_of_the_old_version_that_comes_late_takes_from_its_bucket_what_i
         "south": {"count": 1, "sum": 9.0, "max": 9.0},
     }
     with counting.store.snapshots.take() as snapshot:
-        frame = snapshot.read(second, where={}, by=["tank"], start_s=None, end_s=None, step_s=None)
+        frame = snapshot.read(Question(second, by=["tank"]))
     ranked = largest(frame, [label_column("tank")], "sum", second, most=2)
     assert ranked[label_column("tank")].to_list() == ["south", "north"]
 
@@ -167,3 +167,10 @@ def test_what_the_old_version_missed_is_missing_from_the_new_one_too(counting):
 def test_where_nothing_was_counted_nothing_is_missing(counting):
     counting.put("count")
     assert counting.read(counting.put("count", "sum")) == {(): {"count": 0, "sum": 0.0}}
+
+
+def test_versions_are_read_only_for_what_came_later(counting):
+    counting.put("count", "max")
+    second = counting.put("count", "max", "sum")
+    read = {name: Question(second, functions=[name]).columns for name in ("count", "max", "rate", "sum", "avg")}
+    assert {name for name, columns in read.items() if "version" in columns} == {"sum", "avg"}

@@ -16,6 +16,7 @@ from tallymark.pipeline.counting.history import LogHistory
 from tallymark.settings import Settings
 from tallymark.store import deltas
 from tallymark.store.model import MAYBE_DUPLICATE, Ledger, Stretch, StretchResult
+from tallymark.store.read_plan import Question
 from tallymark.store.sqlite.store import SqliteStore
 from tallymark.testing import MemoryLog
 
@@ -59,9 +60,9 @@ class Path:
         self.store.sink.apply([result], now_ms=now_ms)
 
     def total(self) -> int:
-        question = {"where": {}, "by": [], "start_s": None, "end_s": None, "step_s": None}
+        question = Question(self.store.registry.meter("main", "events"))
         with self.store.snapshots.take() as snapshot:
-            return int(snapshot.read(self.store.registry.meter("main", "events"), **question)["n"].sum())
+            return int(snapshot.read(question)["n"].sum())
 
     def ledger(self) -> Ledger:
         with self.store.snapshots.take() as snapshot:

@@ -20,8 +20,10 @@ from tallymark.events.clocks import Clocks
 from tallymark.events.refusals import CODES
 from tallymark.events.validation import validate
 from tallymark.ledger import OUTCOMES
-from tallymark.meters import matches, parse
+from tallymark.meters import AGGREGATES, Meter, matches, parse
+from tallymark.meters import language as query_language
 from tallymark.meters.file import loads
+from tallymark.meters.stored_query import KEYWORDS
 from tallymark.query import api
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -257,7 +259,7 @@ def test_the_events_of_the_documents_are_accepted() -> None:
 
 def test_the_meters_of_the_documents_are_well_defined() -> None:
     (block,) = blocks("docs/meters.md", "yaml")
-    assert len(loads(block)) == 4
+    assert len(loads(block)) == 7
 
 
 def test_the_table_of_where_is_right() -> None:
@@ -266,6 +268,55 @@ def test_the_table_of_where_is_right() -> None:
     for expression, props, kept in found:
         event = {"event": "view", "props": json.loads(props.strip("`"))}
         assert matches(parse(expression.strip("`")), event) == (kept == "yes"), expression
+
+
+def test_the_examples_of_queries_are_right() -> None:
+    found = list(rows(section("docs/query-language.md", "Examples")))
+    assert len(found) > 4
+    for text, canonical in found:
+        assert str(query_language.parse(text.strip("`"))) == canonical.strip("`")
+    (block,) = blocks("docs/query-language.md", "ebnf")
+    keywords = {word for word in re.findall(r'"(\w+)"', block) if word.isupper()}
+    assert keywords == KEYWORDS - {"OR", "NOT"}
+    plain = {word for word in re.findall(r'"(\w\w+)"', block) if word.islower()} - {"ago", "now"}
+    assert plain == {*AGGREGATES, "median", "percentile"}
+
+
+def ask(text: str) -> None:
+    (block,) = blocks("docs/meters.md", "yaml")
+    query = query_language.parse(text)
+    selected = query_language.resolve(query, [*loads(block), Meter("logins", ("login",))], lambda _: ["cpu", "mem"])
+    query_language.filters(query, selected)
+
+
+def refusals(module: str) -> Iterator[tuple[range, str]]:
+    """Lines of each call that refuses a query, and its text; without those that only hand on."""
+    hand_on = ("_refuse", "_refuse_part")
+    on_no_page = ("parse", "_ambiguous")  # a text of 10,000 characters; two meters with one metric
+    tree = ast.parse((ROOT / "src/tallymark/meters" / module).read_text(encoding="utf-8"))
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and function.name not in (*hand_on, *on_no_page):
+            for call in ast.walk(function):
+                if isinstance(call, ast.Call) and re.search(
+                    r"(_refuse|_refuse_part|refusal|error)$", ast.unparse(call.func)
+                ):
+                    yield range(call.lineno, (call.end_lineno or call.lineno) + 1), ast.unparse(call)
+
+
+def test_every_error_of_a_query_is_documented_with_its_text() -> None:
+    reached: set[tuple[str, int]] = set()
+    for row in rows(section("docs/query-language.md", "What can be wrong with a query")):
+        if len(row) == 3:
+            text, position, error = (cell.strip("`") for cell in row)
+            with pytest.raises(query_language.QueryError) as caught:
+                ask(text)
+            assert (caught.value.position, caught.value.detail) == (int(position), error), text
+            reached |= {
+                (entry.path.name, entry.lineno + 1) for entry in caught.traceback if isinstance(entry.path, Path)
+            }
+    for module in ("language.py", "phrases.py", "selection.py"):
+        for lines, call in refusals(module):
+            assert any((module, line) in reached for line in lines), call
 
 
 def test_the_profile_of_a_cluster_can_be_loaded(tmp_path: Path) -> None:
@@ -309,6 +360,6 @@ def test_every_story_is_told() -> None:
 
 def test_every_capability_has_a_test_or_comes_later() -> None:
     found = [row for row in rows(PAGES["docs/capabilities.md"]) if row[0].isdigit()]
-    assert [int(row[0]) for row in found] == list(range(1, 161))
+    assert [int(row[0]) for row in found] == list(range(1, 171))
     for number, _, _, right in found:
         assert PLACE.search(right) or re.search(r"^later: \w+", right), number

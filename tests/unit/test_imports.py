@@ -13,6 +13,7 @@ HEAVY = ("pyspark", "pyarrow", "polars", "numpy", "granian", "yaml", "rich")
     [
         ("tallymark", HEAVY),
         ("tallymark.client", HEAVY),
+        ("tallymark.reader.reader", (*HEAVY, "pandas", "asyncio", "ssl", "dataclasses", "sqlite3")),
         ("tallymark.cli", HEAVY),
         ("tallymark.collector.service", ("pyspark", "polars", "yaml", "rich")),
         ("tallymark.query.service", ("pyspark", "rich")),

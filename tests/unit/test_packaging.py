@@ -49,8 +49,9 @@ def distribution(module: str) -> str:
     return DISTRIBUTIONS.get(module, module)
 
 
-def test_everything_imported_comes_with_the_extras_all_and_cluster():
-    assert {distribution(module) for module in imported()} <= declared("all") | declared("cluster")
+def test_everything_imported_comes_with_the_extras_all_and_cluster_but_for_pandas():
+    assert {distribution(module) for module in imported()} <= declared("all") | declared("cluster") | declared("pandas")
+    assert "pandas" not in declared("all")
 
 
 def test_one_machine_needs_nothing_of_a_cluster():

@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 from urllib.parse import urldefrag, urljoin
 
 import pytest
@@ -15,6 +16,7 @@ from tallymark import problems
 from tallymark.collector.waiting import WaitingRoom
 from tallymark.events.refusals import CODES
 from tallymark.http import Problem
+from tallymark.meters import stored_query
 from tallymark.query import api
 
 SOURCE = Path(problems.__file__).parent
@@ -56,7 +58,7 @@ def test_every_code_that_the_code_can_refuse_with_is_in_the_table():
     known = raised()
     assert len(known) > 40
     assert len(flaws()) > 15
-    assert set(problems.MEANINGS) == set(known) | set(CODES) | flaws()
+    assert set(problems.MEANINGS) == set(known) | set(CODES) | flaws() | set(get_args(stored_query.Code))
 
 
 def test_the_statuses_of_the_table_are_those_of_the_code():
@@ -64,7 +66,8 @@ def test_the_statuses_of_the_table_are_those_of_the_code():
     for code, meaning in problems.MEANINGS.items():
         # What redefines a built-in meter is a conflict, not a definition that cannot be read.
         of_definitions = {400} if code in flaws(over_http=True) - {"built_in"} else set()
-        assert set(meaning.statuses) == known.get(code, set()) | of_definitions, code
+        of_queries = {404 if code in stored_query.NOT_FOUND else 400} if code in get_args(stored_query.Code) else set()
+        assert set(meaning.statuses) == known.get(code, set()) | of_definitions | of_queries, code
 
 
 def test_a_code_without_a_status_is_of_single_events_or_of_files():

@@ -5,13 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from tallymark.aggregates.functions import Context, function
 from tallymark.events.tenants import MAIN
 from tallymark.meters.definition import to_mapping
 from tallymark.store.model import RegisteredMeter, label_column
 from tallymark.store.protocol import Snapshot, Store
+from tallymark.store.read_plan import Question as StoreQuestion
 
 Question = dict[str, Any]
-"""meter, by, where, start_s, end_s, step_s"""
+"""meter, by, where, start_s, end_s, step_s; `late` where those that came late are asked for"""
 
 STEPS_S = (60, 3_600, 86_400)
 # From within an hour to within another, over rolled days, rolled hours and minutes.
@@ -20,7 +22,9 @@ WHOLE = {"start_s": None, "end_s": None}
 AGGREGATES = ["n", "n_value", "sum", "exact", "min", "max"]
 
 
-def questions(meter: str, labels: Sequence[str], one_series: Mapping[str, str]) -> Iterator[Question]:
+def questions(
+    meter: str, labels: Sequence[str], one_series: Mapping[str, str], *, grain_s: int = 60
+) -> Iterator[Question]:
     """Totals, top and series of a meter, with and without labels; `one_series` is one that there is."""
     groupings = [[], *([name] for name in labels), *([list(labels)] if len(labels) > 1 else [])]
     filters = [{name: [value]} for name, value in one_series.items()]
@@ -30,6 +34,9 @@ def questions(meter: str, labels: Sequence[str], one_series: Mapping[str, str]) 
     for by in ([], list(labels)) if labels else ([],):
         for step_s in STEPS_S:
             yield {"meter": meter, "by": by, "where": {}, **WHOLE, "step_s": step_s}
+    if grain_s < 60:
+        for step_s in {grain_s, 10}:
+            yield {"meter": meter, "by": [], "where": {}, **PART, "step_s": step_s}
     for where in filters:
         for step_s in (None, 3_600):
             yield {"meter": meter, "by": [], "where": where, **PART, "step_s": step_s}
@@ -39,14 +46,19 @@ def questions(meter: str, labels: Sequence[str], one_series: Mapping[str, str]) 
 def read(snapshot: Snapshot, meter: RegisteredMeter, question: Question) -> list[list[Any]]:
     """The rows, sorted; `exact` is one number, whatever parts it is stored in."""
     asked = {name: value for name, value in question.items() if name != "meter"}
-    found = snapshot.read(meter, **asked)
+    found = snapshot.read(StoreQuestion.between(meter, **asked))
     keys = [*map(label_column, question["by"]), *(["bucket_s"] if question["step_s"] else [])]
+    approximate = [
+        function(name).values(found, Context(meter.meter.decimals))
+        for name in meter.meter.compute
+        if function(name).approximate
+    ]
     rows = []
-    for row in found.iter_rows(named=True):
+    for row, *rough in zip(found.iter_rows(named=True), *approximate, strict=True):
         high, low = row["exact_high"], row["exact_low"]
         row["exact"] = None if high is None else high * 2**32 + low
-        rows.append([row[name] for name in (*keys, *AGGREGATES)])
-    return sorted(rows)
+        rows.append([*(row[name] for name in (*keys, *AGGREGATES)), *rough])
+    return sorted(rows, key=lambda row: row[: len(keys)])
 
 
 def everything(store: Store, asked: Sequence[Question]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from tallymark.pipeline.counting.salvage import burial
 from tallymark.pipeline.counting.task import count_task
 from tallymark.settings import Settings
 from tallymark.store.address import StoreAddress
+from tallymark.store.grains import HOUR_S, MINUTE_S, floor
 from tallymark.store.model import LiveMeters, Stretch, StretchResult
 from tallymark.store.protocol import Store
 from upgrades.story import MAIN, Definition, Event
@@ -121,11 +122,18 @@ class Product:
         else:
             assert all(self.store.upkeep.fold(most_points=most_points).more for _ in range(slices))
 
-    def roll(self, *, now_ms: int, slices: int | None = None) -> None:
-        done = 0
-        while done != slices and self.store.upkeep.roll(now_ms=now_ms, delay_s=ROLL_DELAY_S, slice_series=SLICE_SERIES):
-            done += 1
-        assert slices is None or done == slices
+    def roll(self, *, now_ms: int, slices: int | None = None, of_hours: bool = True) -> None:
+        if slices is None:
+            while self._roll_slice(now_ms):
+                pass
+            return
+        hours_s = floor(now_ms // 1000 - ROLL_DELAY_S, HOUR_S)
+        while of_hours and self.store.upkeep.marks().rolled[MINUTE_S] < hours_s:
+            assert self._roll_slice(now_ms)
+        assert all(self._roll_slice(now_ms) for _ in range(slices))
+
+    def _roll_slice(self, now_ms: int) -> bool:
+        return self.store.upkeep.roll(now_ms=now_ms, delay_s=ROLL_DELAY_S, slice_series=SLICE_SERIES)
 
     def prune(self, *, now_ms: int) -> None:
         assert self.store.upkeep.prune(now_ms=now_ms, journal_keep_ms=3_600_000, letter_bytes=1_000_000).journal

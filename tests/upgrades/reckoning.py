@@ -3,12 +3,13 @@
 Shares nothing with the product: no columns, no merging, no codec.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from upgrades.story import BUILT_IN, LONG_AGO_MS, MAIN, Definition, Event
 
@@ -16,8 +17,27 @@ LATE_MS = 3_600_000
 GARBAGE = "undecodable"
 
 
-Measured = tuple[float | None, frozenset[str]]
-"""the number of an event, None for one without; and what the version that counted it computes"""
+LATE = "late"
+"""for what of a meter's events is counted apart"""
+
+
+class Measured(NamedTuple):
+    """What an event adds."""
+
+    number: float | None
+    """None for one without"""
+    computed: frozenset[str]
+    """by the version that counted it"""
+    distinct: str
+    """what it is told apart by"""
+
+
+class Fresh(NamedTuple):
+    """An event that was met for the first time."""
+
+    tenant: str
+    event: Event
+    received_ms: int
 
 
 @dataclass
@@ -33,32 +53,53 @@ class Version:
     live_from: dict[int, int] = field(default_factory=dict)
     gaps: dict[int, list[list[int]]] = field(default_factory=dict)
     """partition -> [start, end, missed]"""
-    measured: dict[tuple[tuple[str, ...], int], list[Measured]] = field(default_factory=lambda: defaultdict(list))
-    """(labels, minute) -> of each event; shared with the version before if they count the same"""
+    measured: "Points" = field(default_factory=lambda: defaultdict(list))
+    """shared with the version before if they count the same"""
+    measured_late: "Points" = field(default_factory=lambda: defaultdict(list))
+    admitted: dict[str, set[tuple[str, ...]]] = field(default_factory=lambda: defaultdict(set))
+    """of those on time and of those that are late"""
 
     @property
     def computes(self) -> frozenset[str]:
-        return frozenset(self.definition.mapping["compute"])
+        return frozenset(self.definition.compute)
 
-    def counts(self, tenant: str, event: Event) -> bool:
-        return tenant == self.tenant and self._has_name_of(event)
+    def counts(self, fresh: Fresh) -> bool:
+        return fresh.tenant == self.tenant and self._has_name_of(fresh.event)
 
     def _has_name_of(self, event: Event) -> bool:
         return not self.definition.events or event["event"] in self.definition.events
 
-    def measure(self, tenant: str, event: Event) -> None:
-        if not (self.counts(tenant, event) and self.definition.keeps(event)):
-            return
-        mapping = self.definition.mapping
-        minute_s = event["time"] // 60_000 * 60
+    def measure(self, batch: Sequence[Fresh]) -> None:
+        """All that one batch brings: the order within it is that of the series."""
+        kept = [fresh for fresh in batch if self.counts(fresh) and self.definition.keeps(fresh.event)]
+        found = sorted((each for fresh in kept for each in self._of(fresh)), key=lambda each: each[:2])
+        for kind, labels, bucket_s, measured in found:
+            points = self.measured_late if kind == LATE else self.measured
+            points[self._admitted(kind, labels), bucket_s].append(measured)
+
+    def _of(self, fresh: Fresh) -> Iterator[tuple[str, tuple[str, ...], int, Measured]]:
+        event, mapping, grain_s = fresh.event, self.definition.mapping, self.definition.grain_s
+        bucket_s = event["time"] // (1000 * grain_s) * grain_s
         by = mapping.get("by", ())
         labels = tuple(event["event"] if name == "event" else str(event["props"].get(name, "")) for name in by)
+        is_late = "late" in mapping and fresh.received_ms - event["time"] > LATE_MS
+        kind, told_by = LATE if is_late else "", str(event["props"].get(mapping.get("distinct"), ""))
         if "each" in mapping:
             for metric, number in event["values"].items():
-                self.measured[(*labels, metric), minute_s].append((number, self.computes))
+                yield kind, (*labels, metric), bucket_s, Measured(number, self.computes, told_by)
         else:
             number = event["props"].get(mapping["value"]) if "value" in mapping else event.get("value")
-            self.measured[labels, minute_s].append((number, self.computes))
+            if "weights" in mapping:
+                number = mapping["weights"][event["event"]]
+            yield kind, labels, bucket_s, Measured(number, self.computes, told_by)
+
+    def _admitted(self, kind: str, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """Under which labels it counts."""
+        admitted = self.admitted[kind]
+        if labels not in admitted and len(admitted) == self.definition.mapping.get("max_series"):
+            return tuple("__other__" for _ in labels)
+        admitted.add(labels)
+        return labels
 
     def miss(self, partition: int, start: int, end: int, missed: int) -> None:
         """A gap goes on from where the meter failed, also past a record that nobody counted."""
@@ -67,6 +108,10 @@ class Version:
             gaps[-1][1:] = [end, gaps[-1][2] + missed]
         else:
             gaps.append([start, end, missed])
+
+
+Points = dict[tuple[tuple[str, ...], int], list[Measured]]
+"""(labels, bucket) -> of each event"""
 
 
 @dataclass
@@ -126,26 +171,30 @@ class Reckoning:
     def apply(self, *, now_ms: int, breaks: Mapping[str, int] | None = None) -> None:
         breaks = breaks or {}
         broken_before = {name for name, version in self.versions.items() if version.is_broken}
+        counted: dict[str, list[Fresh]] = defaultdict(list)
         for partition, records in sorted(self._log.items()):
             start, end = self.applied.get(partition, 0), len(records)
             if start == end:
                 continue
             stopped = broken_before | {name for name, where in breaks.items() if where == partition}
             fresh = [
-                (record.tenant, event) for record in records[start:end] for event in self._fresh(partition, record)
+                Fresh(record.tenant, event, record.received_ms)
+                for record in records[start:end]
+                for event in self._fresh(partition, record)
             ]
             for name, version in self.versions.items():
                 if name in stopped:
                     if name not in broken_before:
                         version.broken_at[partition] = start
-                    version.miss(partition, start, end, sum(version.counts(*each) for each in fresh))
+                    version.miss(partition, start, end, sum(map(version.counts, fresh)))
                 else:
                     version.live_from.setdefault(partition, start)
-                    for each in fresh:
-                        version.measure(*each)
-            for tenant, _ in fresh:  # the meter `events` counts every event
-                self._note(partition, tenant, counted=1)
+                    counted[name] += fresh
+            for each in fresh:  # the meter `events` counts every event
+                self._note(partition, each.tenant, counted=1)
             self.applied[partition] = end
+        for name, batch in counted.items():
+            self.versions[name].measure(batch)
         for name in breaks:
             self.versions[name].is_broken = True
 
@@ -157,7 +206,7 @@ class Reckoning:
     def fold(self, *, most_points: int = 0, slices: int | None = None) -> None:
         """Changes no answer."""
 
-    def roll(self, *, now_ms: int, slices: int | None = None) -> None:
+    def roll(self, *, now_ms: int, slices: int | None = None, of_hours: bool = True) -> None:
         """Changes no answer."""
 
     def prune(self, *, now_ms: int) -> None:
@@ -174,11 +223,12 @@ class Reckoning:
             groups[()] = []
         for key, numbers in self._asked(version, question):
             groups[key] += numbers
-        return sorted([*key, *_aggregates(numbers, version.definition)] for key, numbers in groups.items())
+        return [[*key, *_aggregates(numbers, version.definition)] for key, numbers in sorted(groups.items())]
 
     def _asked(self, version: Version, question: Mapping[str, Any]) -> Iterator[tuple[tuple[Any, ...], list[Measured]]]:
         start_s, end_s, step_s = (question[name] for name in ("start_s", "end_s", "step_s"))
-        for (values, minute_s), numbers in version.measured.items():
+        measured = version.measured_late if question.get("late") else version.measured
+        for (values, minute_s), numbers in measured.items():
             labels = dict(zip(version.definition.labels, values, strict=True))
             is_in_range = (start_s is None or minute_s >= start_s) and (end_s is None or minute_s < end_s)
             if is_in_range and all(labels[name] in wanted for name, wanted in question["where"].items()):
@@ -221,13 +271,23 @@ def _all_but_compute(definition: Definition) -> dict[str, Any]:
 
 
 def _aggregates(measured: Sequence[Measured], definition: Definition) -> list[Any]:
-    """n, n_value, sum, exact, min, max; null what the meter does not compute, or did not when it counted."""
-    compute, decimals = set(definition.mapping["compute"]), definition.mapping.get("decimals")
+    """n, n_value, sum, exact, min, max; null what the meter does not compute, or did not when it counted.
+
+    Then, exactly, what the product only approximates.
+    """
+    compute, decimals = set(definition.compute), definition.mapping.get("decimals")
 
     def values(*functions: str) -> list[float]:
         if not compute & set(functions):
             return []
-        return [number for number, computed in measured if number is not None and computed & set(functions)]
+        return [each.number for each in measured if each.number is not None and each.computed & set(functions)]
+
+    def approximated(function: str) -> float | None:
+        if function == "distinct":
+            return len({each.distinct for each in measured} - {""})
+        found = sorted(values(function))
+        # The nearest rank: the least number that so many percent of all are not above.
+        return found[math.ceil(float(function[1:]) / 100 * len(found)) - 1] if found else None
 
     total = exact = None
     if summed := values("sum", "avg"):
@@ -242,4 +302,5 @@ def _aggregates(measured: Sequence[Measured], definition: Definition) -> list[An
         exact,
         min(values("min"), default=None),
         max(values("max"), default=None),
+        *map(approximated, definition.approximate),
     ]

@@ -43,7 +43,22 @@ class Definition:
     @property
     def events(self) -> tuple[str, ...]:
         """Empty: every event."""
-        return tuple(self.mapping.get("event", ()))
+        return tuple(self.mapping.get("event", self.mapping.get("weights", ())))
+
+    @property
+    def compute(self) -> tuple[str, ...]:
+        """What the meter says, or what it then computes."""
+        of_kind = ("count", "distinct") if "distinct" in self.mapping else ("count", "sum")
+        return tuple(self.mapping.get("compute", of_kind))
+
+    @property
+    def grain_s(self) -> int:
+        return {"1s": 1, "10s": 10, "1m": 60}[self.mapping.get("grain", "1m")]
+
+    @property
+    def approximate(self) -> tuple[str, ...]:
+        """What is computed from a sketch."""
+        return tuple(name for name in self.compute if name == "distinct" or name[0] == "p")
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -74,6 +89,25 @@ REFUNDS = Definition(
     {"name": "refunds", "event": ["refund"], "by": ["shop"], "compute": ["sum"], "value": "amount", "decimals": 2}
 )
 RETURNS = Definition({"name": "returns", "event": ["refund"], "by": ["shop"], "compute": ["count"]})
+TIMES = Definition({"name": "times", "event": ["request"], "by": ["route"], "compute": ["count", "max", "p50", "p99"]})
+GUESTS = Definition({"name": "guests", "event": ["view", "session"], "by": ["country"], "distinct": "video"})
+PULSE = Definition(
+    {
+        "name": "pulse",
+        "event": ["view", "purchase"],
+        "by": ["shop"],
+        "compute": ["count", "max"],
+        "value": "amount",
+        "grain": "1s",
+        "late": {"after": "1h", "then": "aside"},
+    }
+)
+TRENDS = Definition(
+    {"name": "trends", "by": ["video"], "weights": {"view": 1, "peek": 0.5, "purchase": 5}, "grain": "10s"}
+)
+PLACES = Definition(
+    {"name": "places", "event": ["view"], "by": ["video", "country"], "compute": ["count"], "max_series": 7}
+)
 MAIN, ACME = "main", "acme"
 ACME_VIEWS = Definition({"name": "views", "event": ["view"], "by": ["country"], "compute": ["count"]})
 """a meter of another tenant, called like one of `main`'s"""
@@ -116,7 +150,9 @@ class Teller(Protocol):
         """All that waits, unless it is broken off after some slices."""
         ...
 
-    def roll(self, *, now_ms: int, slices: int | None = None) -> None: ...
+    def roll(self, *, now_ms: int, slices: int | None = None, of_hours: bool = True) -> None:
+        """All that is due, unless it is broken off after some slices of hours, or of minutes."""
+        ...
 
     def prune(self, *, now_ms: int) -> None:
         """Drops what is folded and older than an hour from the journal."""
@@ -168,6 +204,8 @@ def told(teller: Teller) -> None:
     shop = Shop()
     for definition in (VIEWS, SALES, LATENCY, FAILURES, SESSIONS, REFUNDS, RETURNS):
         teller.put_meter(definition, now_ms=at_ms(1, "08:00"))
+    for definition in (TIMES, GUESTS, PULSE, TRENDS, PLACES):
+        teller.put_meter(definition, now_ms=at_ms(1, "08:01"))
     first = _first_days(teller, shop)
     _another_tenant(teller, shop, first)
     _broken_meters(teller, shop)
@@ -267,7 +305,7 @@ def _dead_letters(teller: Teller, shop: Shop, counted: Sequence[Event]) -> None:
 
 
 def _in_the_middle(teller: Teller, shop: Shop) -> list[Event]:
-    """An hour half rolled, a fold half done, a batch that is only in the journal: its events of partition 0."""
+    """An hour and a minute half rolled, a fold half done, a batch only in the journal: its events of partition 0."""
     teller.append(0, at_ms(3, "14:30"), shop.open(at_ms(3, "14:10"), minutes=12))
     teller.append(1, at_ms(3, "14:30"), shop.open(at_ms(3, "14:12"), minutes=9))
     # An hour that is still to be rolled, and that nothing later reminds the keeper of.
@@ -275,7 +313,13 @@ def _in_the_middle(teller: Teller, shop: Shop) -> list[Event]:
     teller.apply(now_ms=at_ms(3, "20:16"))
     teller.fold()
     teller.roll(now_ms=at_ms(3, "14:40"))
-    teller.roll(now_ms=at_ms(4, "10:40"), slices=2)
+    teller.roll(now_ms=at_ms(4, "10:00"), slices=2)
+    # And a minute of the meters by the second.
+    several = [shop.event("view", at_ms(4, "09:50"), video=f"video {number}") for number in range(20)]
+    teller.append(0, at_ms(4, "10:00"), [*several, *shop.open(at_ms(4, "09:50"), minutes=5)])
+    teller.apply(now_ms=at_ms(4, "10:00"))
+    teller.fold()
+    teller.roll(now_ms=at_ms(4, "10:05"), slices=1, of_hours=False)
     teller.append(0, at_ms(4, "10:30"), shop.open(at_ms(4, "10:01"), minutes=12))
     # Late into the hour half rolled, and into the rolled ones.
     late = [

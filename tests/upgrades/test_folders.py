@@ -50,7 +50,10 @@ def check(home: homes.Home, expected: dict[str, Any]) -> None:
 
 def test_fixtures_of_both_stores_are_found() -> None:
     """Nothing below would fail if the folder of the fixtures were empty."""
-    assert {fixture.name for fixture in homes.fixtures()} >= {"sqlite-2", "sqlite-5", "cassandra-1", "cassandra-5"}
+    assert {fixture.name for fixture in homes.fixtures()} >= {
+        *("sqlite-2", "sqlite-5", "sqlite-6"),
+        *("cassandra-1", "cassandra-5", "cassandra-6"),
+    }
 
 
 @every_place
@@ -90,9 +93,9 @@ def count_more(product: Product) -> list[story.Event]:
 
 
 def totals(found: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """meter -> label -> aggregates of all time, of the meters with one label."""
+    """meter -> label -> aggregates of all time, of the meters with one label; without the estimates behind them."""
     return {
-        answer["meter"]: {row[0]: dict(zip(answers.AGGREGATES, row[1:], strict=True)) for row in answer["rows"]}
+        answer["meter"]: {row[0]: dict(zip(answers.AGGREGATES, row[1:], strict=False)) for row in answer["rows"]}
         for answer in found["answers"]
         if len(answer["by"]) == 1 and not answer["where"] and answer["start_s"] is None and answer["step_s"] is None
     }

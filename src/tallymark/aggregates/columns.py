@@ -6,6 +6,7 @@ The schema of deltas, their merge, the SQL of the points, Cassandra's cells and 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from tallymark.aggregates import exact, sketch
@@ -53,6 +54,8 @@ class Column:
 
 SKETCH = "sketch"
 """the column of percentiles and distinct counts; see `aggregates.sketch`"""
+
+_ROW = "_row"
 
 _NUMBER, _UNITS, _TIME = pl.col("number"), pl.col("units"), pl.col("time")
 _LAST_MS = _TIME.filter(_NUMBER.is_not_null()).max()
@@ -107,21 +110,15 @@ def merge(rows: pl.DataFrame, keys: Sequence[str | pl.Expr]) -> pl.DataFrame:
         else column.rule.merged(column.name).alias(column.name)
         for column in present
     ]
-    merged = rows.group_by(keys).agg(exprs) if keys else rows.select(exprs)
     if not has_sketches:
-        return merged
-    order = merged.columns
-    return _with_sketches(merged.drop(SKETCH), rows, keys).select(order)
-
-
-def _with_sketches(merged: pl.DataFrame, rows: pl.DataFrame, keys: Sequence[str | pl.Expr]) -> pl.DataFrame:
-    """With the sketches of the rows merged, too."""
+        return rows.group_by(keys).agg(exprs) if keys else rows.select(exprs)
     if not keys:
-        return _with_sketches(merged.with_columns(_all=0), rows, [pl.lit(0).alias("_all")]).drop("_all")
-    blobs = rows.filter(pl.col(SKETCH).is_not_null()).select(*keys, SKETCH)
-    names = blobs.columns[:-1]
-    slots = sketch.merge(sketch.decode(blobs, names), names)
-    return merged.join(sketch.encode(slots, names), on=names, how="left", nulls_equal=True, maintain_order="left")
+        together = np.zeros(rows.height, np.int64)
+        return rows.select(exprs).with_columns(sketch.merge_blobs(rows[SKETCH], together, 1))
+    merged = rows.with_columns(pl.int_range(pl.len()).alias(_ROW)).group_by(keys).agg(*exprs, pl.col(_ROW))
+    order = merged[_ROW].explode().to_numpy()
+    group = np.repeat(np.arange(merged.height), merged[_ROW].list.len().to_numpy())
+    return merged.drop(_ROW).with_columns(sketch.merge_blobs(rows[SKETCH][order], group, merged.height))
 
 
 def _is_null(rows: pl.DataFrame, name: str) -> bool:

@@ -2,7 +2,8 @@
 
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
@@ -130,18 +131,41 @@ class HttpTransport:
             self.close()
             raise self._no_answer(error) from error
 
+    def open(self, request: Request, *, timeout_s: float, silent_s: float) -> "Stream":
+        """An answer whose body is read line by line; the connection is its own from then on.
+
+        Its head has `timeout_s`, and each part of its body may be `silent_s` away.
+        """
+        from http.client import HTTPException, HTTPResponse
+
+        self.close()
+        self._connect(timeout_s)
+        sock, self._connection.response_class = self._connection.sock, HTTPResponse
+        try:
+            sock.settimeout(timeout_s)
+            self._send(request)
+            response = self._connection.getresponse()
+            sock.settimeout(silent_s)
+        except (OSError, HTTPException) as error:
+            self.close()
+            raise self._no_answer(error) from error
+        return Stream(response, sock, self._no_answer)
+
     def _exchange(self, request: Request, timeout_s: float) -> Answer:
         if self._connection.sock is None:
             self._connect(timeout_s)
         deadline = time.monotonic() + timeout_s
         self._connection.sock.settimeout(timeout_s)
-        headers = {**self._headers, **request.headers}
-        self._connection.request(request.method, self._prefix + request.path, body=request.body, headers=headers)
+        self._send(request)
         # The time left is for the whole answer: see DeadlineResponse.
         self._connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
         response = self._connection.getresponse()
         body = self._body(response, request.max_answer_bytes)
         return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
+
+    def _send(self, request: Request) -> None:
+        headers = {**self._headers, **request.headers}
+        self._connection.request(request.method, self._prefix + request.path, body=request.body, headers=headers)
 
     def _body(self, response: "http.client.HTTPResponse", max_bytes: int | None) -> bytes:
         if max_bytes is None:
@@ -175,6 +199,46 @@ class HttpTransport:
 
     def close(self) -> None:
         self._connection.close()
+
+
+class Stream:
+    """An answer whose body keeps coming. One thread reads, any thread may stop it."""
+
+    def __init__(
+        self, response: "http.client.HTTPResponse", sock: "socket.socket", no_answer: Callable[[Exception], NoAnswer]
+    ) -> None:
+        self._response, self._sock, self._no_answer = response, sock, no_answer
+        self.status = response.status
+        self.headers = {name.lower(): value for name, value in response.getheaders()}
+
+    def line(self) -> str | None:
+        """The next line without its end; None once the body has ended; raises NoAnswer if the connection broke."""
+        found = self._read(self._response.readline)
+        return found.decode(errors="replace").rstrip("\r\n") if found else None
+
+    def rest(self) -> bytes:
+        return self._read(self._response.read)
+
+    def _read(self, read: Callable[[], bytes]) -> bytes:
+        from http.client import HTTPException
+
+        try:
+            return read()
+        except (OSError, HTTPException, ValueError) as error:  # ValueError: closed in the meantime
+            raise self._no_answer(error) from error
+
+    def stop(self) -> None:
+        """Wake whoever reads: for them the body has ended."""
+        import socket
+
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._response.close()
+        with suppress(OSError):
+            self._sock.close()
 
 
 def split_url(url: str) -> tuple[SplitResult, int | None]:

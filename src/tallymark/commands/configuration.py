@@ -8,7 +8,7 @@ from tallymark.commands.command import WrongUsage, pairs
 from tallymark.settings import Settings, SettingsError, load
 
 
-def add_settings(parser: argparse.ArgumentParser, *, address: bool = False) -> None:
+def add_settings(parser: argparse._ActionsContainer, *, address: bool = False) -> None:
     parser.add_argument("--data", metavar="DIR", help="folder of the log, the store and the log files")
     parser.add_argument("--profile", metavar="FILE", type=Path, help="settings file (tallymark.toml if there is one)")
     parser.add_argument(

@@ -11,14 +11,22 @@ def footnote(answer: dict[str, Any]) -> None:
     """One line on stderr, so that the table on stdout stays clean; nothing while everything is well."""
     freshness = answer.get("freshness") or {}
     remarks = []
-    lag_ms = freshness.get("lag_ms")
-    if isinstance(lag_ms, int | float) and lag_ms > LATE_MS:
-        remarks.append(f"counts are {lag_ms / 1000:,.1f} s behind")
+    stale_s, lag_ms = freshness.get("stale_s"), freshness.get("lag_ms")
+    if stale_s is not None:
+        remarks.append(f"these are the last known numbers, {float(stale_s):,.0f} s old")
+    if lag_ms is not None and lag_ms > LATE_MS:
+        remarks.append(f"counts are {float(lag_ms) / 1000:,.1f} s behind")
     loss = freshness.get("loss", 0)
     if loss is None or loss:
         remarks.append(f"loss {'unknown' if loss is None else loss}: see `tallymark status`")
+    bounds = freshness.get("error") or {}
+    if bounds:
+        remarks.append(
+            "approximate: " + ", ".join(f"{name} ±{100 * float(each):.1f} %" for name, each in bounds.items())
+        )
     if (answer.get("range") or {}).get("widened"):
-        remarks.append(f"whole buckets: {answer['range']['from']} to {answer['range']['to']}")
+        start, end = answer["range"]["from"], answer["range"]["to"]
+        remarks.append(f"whole buckets: {start or 'the beginning'} to {end or 'now'}")
     if answer.get("broken"):
         remarks.append(f"this meter stopped counting: {answer['broken']}")
     remarks += [computed_since(function, moment) for function, moment in (answer.get("since") or {}).items()]

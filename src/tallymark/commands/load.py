@@ -1,6 +1,7 @@
 """`tallymark load`: reproducible load, then a check of the served counts to the unit."""
 
 import argparse
+import re
 import statistics
 import sys
 import time
@@ -55,6 +56,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--metrics", type=int, default=100, metavar="M", help="named numbers in each snapshot (100)")
     parser.add_argument("--seed", type=int, default=1, help="the same seed sends the same events (1)")
+    parser.add_argument(
+        "--run",
+        metavar="NAME",
+        help="call its events and its meter load_NAME, so that meters of yours can count them too (seed and time)",
+    )
     parser.add_argument("--batch", type=int, default=1000, metavar="N", help="most events in one request (1000)")
     parser.add_argument("--connections", type=int, default=4, metavar="N", help="requests in flight at once (4)")
     parser.add_argument(
@@ -129,8 +135,11 @@ def _plan(arguments: argparse.Namespace) -> "Plan":
     if sends < 1:
         raise WrongUsage(f"{sends} events to send; give more --seconds or --events")
     start_ms = _now_ms()
+    run = arguments.run or f"{arguments.seed}_{start_ms:x}"
+    if not re.fullmatch(r"[a-z0-9_]{1,50}", run):
+        raise WrongUsage(f"--run {run}: a name has up to 50 of a-z, 0-9 and _, because a meter is called by it")
     return Plan(
-        run=f"{arguments.seed}_{start_ms:x}",
+        run=run,
         seed=arguments.seed,
         start_ms=start_ms,
         rate=rate,

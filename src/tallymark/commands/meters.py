@@ -2,17 +2,18 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from tallymark.aggregates.functions import NAMES
 from tallymark.client.transport import HttpTransport
-from tallymark.commands.command import Command, CommandFailed, Group
+from tallymark.commands.command import Command, CommandFailed, Group, WrongUsage, pairs
 from tallymark.commands.output import print_json, print_table
 from tallymark.commands.service import ServiceRefused, add_tenant, add_url, ask, connect
+from tallymark.meters.function_names import EXAMPLES
 
 
 def read_file(path: Path) -> list[Any]:
@@ -23,11 +24,16 @@ def read_file(path: Path) -> list[Any]:
     try:
         return list(load(path))
     except MeterError as error:
-        if len(error.flaws) == 1:
-            raise CommandFailed(str(error.flaws[0])) from None
-        for flaw in error.flaws:
-            print(flaw, file=sys.stderr)
-        raise CommandFailed(f"{len(error.flaws)} mistakes in {path}; nothing was changed") from None
+        raise _failed(error.flaws, str(path)) from None
+
+
+def _failed(flaws: Sequence[Any], where: str) -> CommandFailed:
+    """One flaw is the error; several are printed first."""
+    if len(flaws) == 1:
+        return CommandFailed(str(flaws[0]))
+    for flaw in flaws:
+        print(flaw, file=sys.stderr)
+    return CommandFailed(f"{len(flaws)} mistakes in {where}; nothing was changed")
 
 
 def put(transport: HttpTransport, definition: dict[str, Any]) -> dict[str, Any]:
@@ -65,19 +71,57 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _add(arguments: argparse.Namespace) -> int:
-    definition: dict[str, Any] = {"name": arguments.name, "event": arguments.event.split(",")}
-    for key in ("by", "compute"):
-        if given := getattr(arguments, key):
-            definition[key] = [word.strip() for word in given.split(",")]
-    for key in ("value", "each", "where", "decimals"):
-        if (given := getattr(arguments, key)) is not None:
-            definition[key] = given
+    from tallymark.meters import MeterError, from_mapping
+
+    definition = _definition(arguments)
+    try:
+        from_mapping(definition)  # the service would say the same, but in one line
+    except MeterError as error:
+        raise _failed(error.flaws, f"the definition of {arguments.name}") from None
     answer = put(connect(arguments), definition)
     if arguments.output == "json":
         print_json(answer)
     else:
         print(answer.get("note") or f"{arguments.name} counts from now on")
     return 0
+
+
+def _definition(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options as a definition, unchecked."""
+    if arguments.event is None and arguments.weights is None:
+        raise WrongUsage("which event does it count? Add --event E, or --weights (see `tallymark meters add --help`)")
+    definition: dict[str, Any] = {"name": arguments.name}
+    for key in ("event", "by", "compute"):
+        if given := getattr(arguments, key):
+            definition[key] = [word.strip() for word in given.split(",")]
+    for key in ("value", "each", "where", "decimals", "distinct", "grain", "max_series"):
+        if (given := getattr(arguments, key)) is not None:
+            definition[key] = given
+    if arguments.weights is not None:
+        definition["weights"] = _weights(arguments.weights)
+    late = {"after": arguments.late_after, "then": arguments.late_then}
+    if given := {key: value for key, value in late.items() if value is not None}:
+        definition["late"] = given
+    return definition
+
+
+def _weights(text: str) -> dict[str, Any]:
+    """`view=1,like=3`; what is no number stays text, for the definition to refuse."""
+    weights: dict[str, Any] = {}
+    for event, number in pairs(text.split(","), example="view=1,like=3"):
+        if event.strip() in weights:
+            raise WrongUsage(f"--weights has {event.strip()!r} twice")
+        weights[event.strip()] = _number(number.strip())
+    return weights
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -105,14 +149,14 @@ def _apply(arguments: argparse.Namespace) -> int:
 
 def _planned(arguments: argparse.Namespace, transport: HttpTransport) -> Any:
     from tallymark.meters import MeterError, from_mapping, plan
+    from tallymark.meters.definition import KEYS
     from tallymark.meters.model import BUILT_IN
 
     wanted = read_file(arguments.file)
-    keys = ("name", "event", "by", "compute", "value", "each", "where", "decimals")
     current, registered = [], _registered(transport)
     for found in registered:
         try:
-            current.append(from_mapping({key: found[key] for key in keys if found.get(key) is not None}))
+            current.append(from_mapping({key: found[key] for key in KEYS if found.get(key) is not None}))
         except MeterError as error:
             raise CommandFailed(f"the service's meter {found.get('name')} cannot be read here: {error}") from error
     try:
@@ -193,8 +237,8 @@ def _state(meter: dict[str, Any]) -> str:
 
 
 def _words(value: Any) -> str:
-    if isinstance(value, dict):  # `since`
-        return ", ".join(f"{name} {moment or 'later than the others'}" for name, moment in value.items())
+    if isinstance(value, dict):  # `since`, `weights`, `late`
+        return ", ".join(f"{key} {'later than the others' if each is None else each}" for key, each in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
@@ -217,15 +261,23 @@ def _with_file(parser: argparse.ArgumentParser) -> None:
 
 def _with_definition(parser: argparse.ArgumentParser) -> None:
     _with_name(parser)
-    parser.add_argument("--event", required=True, metavar="E", help="event to count, or several: sale,refund")
+    parser.add_argument("--event", metavar="E", help="event to count, or several: sale,refund")
     parser.add_argument("--by", metavar="a,b", help="properties that become labels")
-    parser.add_argument("--compute", metavar="count,sum", help=f"{', '.join(NAMES)} (count)")
+    parser.add_argument("--compute", metavar="count,sum", help=f"{', '.join(EXAMPLES)} … (count)")
     parser.add_argument("--value", metavar="PROP", help="property that holds the number (the event's own value)")
     parser.add_argument(
         "--each", choices=("values",), help="count every named number of the event, with the label `metric`"
     )
     parser.add_argument("--where", metavar="EXPR", help="only events for which this holds: \"status = 'ok'\"")
     parser.add_argument("--decimals", type=int, metavar="N", help="exact sums with this many decimals, for money")
+    parser.add_argument("--distinct", metavar="PROP", help="count the different values of this property")
+    parser.add_argument("--grain", metavar="1m", help="the finest step that is kept: 1s, 10s or 1m (1m)")
+    parser.add_argument(
+        "--weights", metavar="view=1,like=3", help="what each event counts as; --event can then be left out"
+    )
+    parser.add_argument("--late-after", metavar="1h", help="an event received this long after its time is late")
+    parser.add_argument("--late-then", metavar="count", help="what becomes of late events: count, aside or drop")
+    parser.add_argument("--max-series", type=int, metavar="N", help="count new series beyond this many as __other__")
 
 
 def _sub(name: str, summary: str, example: str, arguments: Any, run: Any) -> Command:

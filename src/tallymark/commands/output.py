@@ -10,6 +10,8 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
 from typing import Any, TextIO
 
 # Surrogates cannot be printed at all.
@@ -81,8 +83,10 @@ def cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int):
+    if isinstance(value, int | Decimal):
         return f"{value:,}"
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, float):
         return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:,.6g}"
     if isinstance(value, list | tuple):
@@ -91,4 +95,4 @@ def cell(value: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)

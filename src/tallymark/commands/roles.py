@@ -1,4 +1,4 @@
-"""`tallymark collector`, `pipeline`, `keeper`, `query`: one role each, in the foreground."""
+"""`tallymark collector`, `pipeline`, `keeper`, and `query` without a query: one role each, in the foreground."""
 
 import argparse
 import importlib
@@ -11,7 +11,7 @@ from tallymark.role import RoleBusy
 SERVES = ("collector", "query")
 
 
-def _arguments(parser: argparse.ArgumentParser, *, role: str) -> None:
+def add_role_arguments(parser: argparse._ActionsContainer, role: str) -> None:
     add_settings(parser, address=role in SERVES)
     if role == "pipeline":
         parser.add_argument(
@@ -22,7 +22,7 @@ def _arguments(parser: argparse.ArgumentParser, *, role: str) -> None:
         )
 
 
-def _run(arguments: argparse.Namespace, *, role: str) -> int:
+def run_role(arguments: argparse.Namespace, *, role: str) -> int:
     settings = read_settings(arguments, section=role)
     from tallymark.log.protocol import LogError
     from tallymark.store.protocol import StoreError
@@ -44,12 +44,11 @@ def _run(arguments: argparse.Namespace, *, role: str) -> int:
 def _command(role: str, summary: str) -> Command:
     port = " --port 8080" if role == "collector" else ""
     example = f"tallymark {role} --data /var/lib/tallymark{port}"
-    return Command(role, summary, example, partial(_arguments, role=role), partial(_run, role=role))
+    return Command(role, summary, example, partial(add_role_arguments, role=role), partial(run_role, role=role))
 
 
 COMMANDS = {
     "collector": _command("collector", "Accept events over HTTP and make them durable in the log."),
     "pipeline": _command("pipeline", "Count what is in the log, on Spark."),
     "keeper": _command("keeper", "Fold the counts into points and roll them up to hours and days."),
-    "query": _command("query", "Answer questions about the counts over HTTP."),
 }

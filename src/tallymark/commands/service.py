@@ -2,9 +2,8 @@
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from tallymark.client.transport import Answer, BadUrl, HttpTransport, NoAnswer, Request
 from tallymark.commands.command import CommandFailed, WrongUsage
@@ -13,13 +12,25 @@ from tallymark.events import tenants
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
+class Away(CommandFailed):
+    """The service does not answer now; it may in a moment."""
+
+
 class ServiceRefused(CommandFailed):
-    """The service answered, and not with success; `code` is that of the problem document, if it sent one."""
+    """The service answered, and not with success; `problem` is the problem document, if it sent one."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(refusal(answer))
         content = answer.json()
-        self.code = content.get("code") if isinstance(content, dict) else None
+        self.problem: dict[str, Any] = content if isinstance(content, dict) else {}
+
+    @property
+    def code(self) -> str | None:
+        return self.problem.get("code")
+
+
+class ServiceBusy(ServiceRefused, Away):
+    """It answered that it cannot now."""
 
 
 def add_url(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +72,13 @@ def chosen_tenant(places: Mapping[str, str | None]) -> str | None:
 
 
 def ask(
-    transport: HttpTransport, method: str, path: str, *, body: bytes | None = None, timeout_s: float = 30.0
+    transport: HttpTransport,
+    method: str,
+    path: str,
+    *,
+    body: bytes | None = None,
+    timeout_s: float = 30.0,
+    decode: Callable[[Answer], Any] = Answer.json,
 ) -> dict[str, Any]:
     """The answer's JSON object; anything but success is a CommandFailed that says what the service said."""
     headers = {"content-type": "application/json"} if body is not None else {}
@@ -69,11 +86,11 @@ def ask(
         answer = transport.exchange(Request(method, path, body, headers), timeout_s=timeout_s)
     except NoAnswer as error:
         raise unreachable(error) from error
-    content = answer.json()
     if answer.status >= 400:
-        raise ServiceRefused(answer)
+        raise (ServiceBusy if answer.worth_a_retry else ServiceRefused)(answer)
     if answer.status == 204:
         return {}
+    content = decode(answer)
     if not isinstance(content, dict):
         raise CommandFailed(
             f"unexpected answer to {method} {transport.url}{path}; is this really Tallymark? Check --url"
@@ -82,7 +99,7 @@ def ask(
 
 
 def unreachable(error: NoAnswer) -> CommandFailed:
-    return CommandFailed(f"{error}; start it with `tallymark up`, or say where it runs with --url or TALLYMARK_URL")
+    return Away(f"{error}; start it with `tallymark up`, or say where it runs with --url or TALLYMARK_URL")
 
 
 def refusal(answer: Answer) -> str:
@@ -95,17 +112,3 @@ def refusal(answer: Answer) -> str:
         said = answer.body[:200].decode(errors="replace").replace("\n", " ").strip()
     way_out = {401: "; set TALLYMARK_KEY", 403: "; the key in TALLYMARK_KEY does not allow this"}.get(answer.status, "")
     return f"{said or 'refused'} (HTTP {answer.status}){way_out}"
-
-
-def question(meter: str, kind: str, parameters: Sequence[tuple[str, Any]]) -> str:
-    """The path of a question about a meter; parameters that are None are left out.
-
-    Who types a command wants the number of now, not the one that somebody else has just been given.
-    """
-    given = [(name, value) for name, value in parameters if value is not None]
-    return f"/v1/meters/{quote(meter, safe='')}/{kind}?{urlencode([*given, ('consistency', 'fresh')])}"
-
-
-def filters(words: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Conditions on labels, in the form that works for labels of any name."""
-    return [(f"label.{key}", value) for key, value in words]

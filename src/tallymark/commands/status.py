@@ -55,6 +55,7 @@ def screen(status: dict[str, Any]) -> list[str]:
     lacking = _lacking(meters)
     well = f"{WELL}: nothing is late" + ("" if lacking else ", nothing is lost")
     lines = [*([f"! {problem}" for problem in status.get("problems") or []] or [well]), *lacking]
+    lines += [f"  {warning}" for warning in status.get("warnings") or []]
     lines += ["", *_account(status), "", *_speed(status), *_positions(status), "", *_roles(status)]
     dead_letters = status.get("dead_letters") or []
     if dead_letters:

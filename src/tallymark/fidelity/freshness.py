@@ -30,20 +30,18 @@ class Freshness:
     def lag_ms(self) -> int | None:
         return None if self.complete_through_ms is None else self.now_ms - self.complete_through_ms
 
-    def to_json(self, *, meter_version: int | None = None) -> dict[str, Any]:
+    def to_json(self, *, meter_version: int | None = None, errors: Mapping[str, float] | None = None) -> dict[str, Any]:
+        """`errors` has, for each function of an answer that is approximate, how far off it may be."""
         answer = {
             "complete_through": _moment(self.complete_through_ms),
             "final_through": _moment(self.final_through_ms),
             "lag_ms": self.lag_ms,
             "loss": self.loss,
             "sources": ["hot"],
-            "approximate": False,
+            "approximate": bool(errors),
+            **({"error": dict(errors)} if errors else {}),
         }
         return answer if meter_version is None else {**answer, "meter_version": meter_version}
-
-    def is_complete(self, end_s: int) -> bool:
-        """Whether a bucket that ends then can no longer grow, late events apart."""
-        return self.complete_through_ms is not None and end_s * 1000 <= self.complete_through_ms
 
 
 def freshness(

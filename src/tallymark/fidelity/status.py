@@ -1,6 +1,6 @@
 """`/v1/status`: is anything late or lost? One document for `tallymark status` and the dashboard."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tallymark import __version__
@@ -10,6 +10,7 @@ from tallymark.fidelity.evidence import Evidence
 from tallymark.fidelity.freshness import ahead_ms, freshness
 from tallymark.fidelity.lag import events_per_second, recent_lag
 from tallymark.fidelity.lost import are_lost
+from tallymark.fidelity.meters import late_events, series_counts, series_of, warnings
 from tallymark.fidelity.problems import Findings, problems
 from tallymark.fidelity.rates import Rates
 from tallymark.fidelity.roles import roles
@@ -37,9 +38,12 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         ledgers = snapshot.tenant_ledgers()
         ledger = sum(ledgers.values(), Ledger())
         lag, rate = recent_lag(snapshot, now_ms=now_ms), events_per_second(snapshot, now_ms=now_ms)
+        meters = store.registry.all_meters()
+        late = {each.meter_id: late_events(snapshot, each) for each in meters}
     # The log is read after the snapshot, so what is counted is never more than what was accepted.
     positions = evidence.events.positions() or {}
-    alive, meters = roles(settings.run_folder, store.heartbeats.beats(), now_ms=now_ms), store.registry.all_meters()
+    alive = roles(settings.run_folder, store.heartbeats.beats(), now_ms=now_ms)
+    series = series_counts(alive)
     tenants = sorted({MAIN, *ledgers, *dead_letters, *(each.tenant for each in meters)}, key=main_first)
     several = len(tenants) > 1
     document = {
@@ -51,7 +55,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         "events_per_second": rate,
         "recent": rates.recent(),
         "roles": alive,
-        "meters": _meters(meters),
+        "meters": [{**_meter(each), **late[each.meter_id], **series_of(each, series)} for each in meters],
         **({"tenants": [{"name": name, **_terms(ledgers.get(name, Ledger()))} for name in tenants]} if several else {}),
         "dead_letters": [
             {"hop": hop, "reason": reason, "events": events, **({"tenant": tenant} if several else {})}
@@ -72,22 +76,19 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
             slack_ms=evidence.events.slack_ms,
         )
     )
-    return {"healthy": not found, "problems": found, **document}
+    return {"healthy": not found, "problems": found, "warnings": warnings(meters, series), **document}
 
 
-def _meters(meters: Sequence[RegisteredMeter]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": each.meter.name,
-            "tenant": each.tenant,
-            "version": each.version,
-            "labels": list(each.labels),
-            "compute": list(each.meter.compute),
-            "broken": each.broken,
-            "missed": each.missed,
-        }
-        for each in meters
-    ]
+def _meter(registered: RegisteredMeter) -> dict[str, Any]:
+    return {
+        "name": registered.meter.name,
+        "tenant": registered.tenant,
+        "version": registered.version,
+        "labels": list(registered.labels),
+        "compute": list(registered.meter.compute),
+        "broken": registered.broken,
+        "missed": registered.missed,
+    }
 
 
 def _terms(ledger: Ledger) -> dict[str, int]:

@@ -2,11 +2,12 @@
 
 import logging
 import time
+from collections import Counter
 from contextlib import closing
 from functools import partial
 from typing import Any
 
-from tallymark import log
+from tallymark import log, telemetry
 from tallymark import store as stores
 from tallymark.keeper import dead_letters, points, retention
 from tallymark.keeper.duties import Duty, Rota
@@ -21,6 +22,8 @@ from tallymark.store.protocol import Store
 logger = logging.getLogger(__name__)
 
 FOLD_SHARE = 0.1
+# In a heartbeat: those with the most series, which are the ones that anybody asks about.
+MOST_SETS = 100
 
 
 def run(settings: Settings) -> int:
@@ -74,11 +77,14 @@ def make_rota(
 def facts(store: Store, rota: Rota, *, standby: bool) -> dict[str, Any]:
     """What the keeper's heartbeat says: how far it has come, and what fails."""
     marks = store.upkeep.marks()
+    series = {} if standby else store.upkeep.series()
+    telemetry.KEEPER_SERIES.set(sum(series.values()))
     return {
         "folded": marks.folded,
         "hours_through": marks.rolled[HOUR_S],
         "days_through": marks.rolled[DAY_S],
         "waiting": marks.journal_end - marks.folded,
+        "series": {str(set_id): count for set_id, count in Counter(series).most_common(MOST_SETS)},
         "failing": rota.failing(),
         "standby": standby,
     }

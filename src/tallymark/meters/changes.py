@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from tallymark.aggregates.functions import columns_for
-from tallymark.meters.definition import KEYS, to_mapping
+from tallymark.aggregates.functions import can_ask
+from tallymark.meters.definition import DEFAULT_GRAIN, KEYS, to_mapping
 from tallymark.meters.errors import Flaw, MeterError
 from tallymark.meters.model import BUILT_IN, Meter
 
@@ -30,7 +30,7 @@ class Change:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        before, after = to_mapping(self.before), to_mapping(self.after)
+        before, after = ({"grain": DEFAULT_GRAIN, **to_mapping(meter)} for meter in (self.before, self.after))
         differ = [key for key in KEYS if before.get(key) != after.get(key)]
         return tuple(Difference(key, before.get(key), after.get(key)) for key in differ)
 
@@ -42,12 +42,8 @@ class Change:
     @property
     def newly_computed(self) -> tuple[str, ...]:
         """Functions that have no answer for what was counted before."""
-        before = columns_for(("count", *self.before.compute), decimals=self.before.decimals)
-        return tuple(
-            function
-            for function in self.after.compute
-            if not columns_for([function], decimals=self.after.decimals) <= before
-        )
+        compute, decimals = self.before.compute, self.before.decimals
+        return tuple(function for function in self.after.compute if not can_ask(compute, decimals, function))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +80,6 @@ def plan(current: Iterable[Meter], wanted: Iterable[Meter], *, built_in: Collect
 def _shown(value: object) -> str:
     if value is None:
         return "none"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {each}' for key, each in value.items())}}}"
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)

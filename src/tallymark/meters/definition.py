@@ -7,23 +7,25 @@ made the same, so that two definitions are equal iff they count the same, and on
 import re
 from collections.abc import Mapping
 
-from tallymark.aggregates.functions import NAMES as AGGREGATES
+from tallymark.meters import function_names, late, weights
 from tallymark.meters.errors import Flaws, Path, shown
 from tallymark.meters.expression import MAX_NAME, ExpressionError, parse
-from tallymark.meters.model import EVENTS, Meter
+from tallymark.meters.model import EVENTS, Late, Meter
 from tallymark.suggest import suggest
 
-KEYS = ("name", "event", "by", "compute", "value", "each", "where", "decimals")
+_OPTIONAL = ("value", "each", "where", "decimals", "distinct")
+KEYS = ("name", "event", "by", "compute", *_OPTIONAL, "grain", "weights", "late", "max_series")
+GRAINS_S = {"1s": 1, "10s": 10, "1m": 60}
+DEFAULT_GRAIN = "1m"
 MAX_BY = 16
 MAX_EVENTS = 64
+MAX_COMPUTE = 64
 MAX_DECIMALS = 9
+MAX_SERIES = 10_000_000
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _EVENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _EVERY_EVENT = "*"
-# Words of the contract whose turn has not come; saying `unknown` of them would be wrong.
-_LATER_KEYS = ("distinct",)
-_LATER_AGGREGATES = re.compile(r"rate|p[0-9]{1,2}(\.[0-9]+)?")
 
 
 def from_mapping(mapping: object, *, name: str | None = None) -> Meter:
@@ -44,9 +46,17 @@ def to_mapping(meter: Meter) -> dict[str, object]:
     if meter.by:
         mapping["by"] = list(meter.by)
     mapping["compute"] = list(meter.compute)
-    for key in ("value", "each", "where", "decimals"):
+    for key in _OPTIONAL:
         if (given := getattr(meter, key)) is not None:
             mapping[key] = given
+    if meter.grain_s != GRAINS_S[DEFAULT_GRAIN]:
+        mapping["grain"] = next(grain for grain, grain_s in GRAINS_S.items() if grain_s == meter.grain_s)
+    if meter.weights:
+        mapping["weights"] = weights.to_mapping(meter.weights)
+    if meter.late is not None:
+        mapping["late"] = late.to_mapping(meter.late)
+    if meter.max_series is not None:
+        mapping["max_series"] = meter.max_series
     return mapping
 
 
@@ -71,25 +81,45 @@ class _Definition:
 
     def meter(self) -> Meter:
         self._keys()
-        name, events = self._name(), self._events()
+        decimals = self._decimals()
+        weighed = self._weights(decimals)
+        name, events = self._name(), self._events(weighed)
         each, value = self._each(), self._value()
-        by = self._by(each)
-        compute, where, decimals = self._compute(), self._where(each), self._decimals()
-        if each is not None and value is not None:
-            self._add(
-                "conflict", "each takes every number of `values`, so there is no single `value`; drop one", "value"
-            )
-        return Meter(name, events, by, compute, value, each, where, decimals)
+        by, distinct = self._by(each), self._distinct(each)
+        self._conflicts()
+        return Meter(
+            name,
+            events,
+            by,
+            self._compute(distinct, weighed),
+            value,
+            each,
+            self._where(each),
+            decimals,
+            distinct,
+            self._grain_s(),
+            tuple((event, weighed[event]) for event in events if event in weighed),
+            self._late(),
+            self._max_series(),
+        )
 
     def _keys(self) -> None:
         for key in self._mapping:
-            if key in _LATER_KEYS:
-                self._add("not_yet", f"{key!r}{self._called} comes in a later version", str(key), key=True)
-            elif key not in KEYS:
+            if key not in KEYS:
                 hint = suggest(str(key), KEYS)
                 self._add("unknown_key", f"unknown key {shown(key)}{self._called}{hint}", str(key), key=True)
             elif self._mapping[key] is None:
                 self._add("empty", f"{key}{self._called} is empty; give it a value or leave it out", str(key))
+
+    def _conflicts(self) -> None:
+        """Each of these three says where the number comes from."""
+        value, each, weighed = (self._mapping.get(key) is not None for key in ("value", "each", "weights"))
+        if each and value:
+            detail = "each takes every number of `values`, so there is no single `value`; drop one"
+            self._add("conflict", detail, "value")
+        if weighed and (value or each):
+            key = "value" if value else "each"
+            self._add("conflict", f"weights gives every event its number, so there is no `{key}`; drop one", key)
 
     def _name(self) -> str:
         given = self._mapping.get("name", self._address)
@@ -109,10 +139,17 @@ class _Definition:
             )
         return given
 
-    def _events(self) -> tuple[str, ...]:
-        if "event" not in self._mapping:
-            self._missing("event")
+    def _events(self, weighed: Mapping[str, float]) -> tuple[str, ...]:
         names = self._words("event", "the name of an event")
+        if "event" in self._mapping:
+            if weighed and names:
+                at = (*self._at, "weights")
+                listed = [name for _, name in names]
+                weights.check_events(weighed, listed, at=at, flaws=self._flaws, called=self._called)
+        elif "weights" in self._mapping:
+            names = [((*self._at, "weights", event), event) for event in weighed]
+        else:
+            self._missing("event")
         for path, name in names:
             if name == _EVERY_EVENT:
                 detail = f"only the built-in meter {EVENTS.name!r} counts every event; name the events"
@@ -120,7 +157,7 @@ class _Definition:
             elif not _EVENT.fullmatch(name):
                 rule = "a letter or _, then up to 127 letters, digits and _ . : -"
                 self._flaws.add("bad_event", f"{shown(name)} is not an event name: {rule}", path)
-        self._at_most(MAX_EVENTS, names, "event")
+        self._at_most(MAX_EVENTS, names, "event" if "event" in self._mapping else "weights")
         return tuple(sorted({name for _, name in names}))
 
     def _by(self, each: str | None) -> tuple[str, ...]:
@@ -134,19 +171,20 @@ class _Definition:
         self._at_most(MAX_BY, names, "by")
         return tuple(name for _, name in names)
 
-    def _compute(self) -> tuple[str, ...]:
+    def _compute(self, distinct: str | None, weighed: Mapping[str, float]) -> tuple[str, ...]:
+        implied = ["distinct"] if distinct is not None else []
         if "compute" not in self._mapping:
-            return ("count",)
+            return function_names.in_order(["count", *(["sum"] if weighed else []), *implied])
         words = self._words("compute", "an aggregate")
         for path, word in words:
-            if _LATER_AGGREGATES.fullmatch(word):
-                detail = f"{word!r}{self._called} comes in a later version; now there are {', '.join(AGGREGATES)}"
-                self._flaws.add("not_yet", detail, path)
-            elif word not in AGGREGATES:
-                detail = f"unknown aggregate {shown(word)}{self._called}{suggest(word, AGGREGATES)}"
+            if not function_names.is_function(word):
+                detail = f"unknown aggregate {shown(word)}{self._called}{function_names.meant(word)}"
                 self._flaws.add("unknown_aggregate", detail, path)
-        given = {word for _, word in words}
-        return tuple(aggregate for aggregate in AGGREGATES if aggregate in given)
+            elif word == "distinct" and "distinct" not in self._mapping:
+                detail = f"distinct in compute{self._called} needs the property it counts; add distinct: PROPERTY"
+                self._flaws.add("missing_key", detail, path)
+        self._at_most(MAX_COMPUTE, words, "compute")
+        return function_names.in_order([*(word for _, word in words), *implied])
 
     def _value(self) -> str | None:
         given = self._mapping.get("value")
@@ -191,6 +229,49 @@ class _Definition:
             self._add(
                 "bad_decimals", f"decimals is a whole number from 0 to {MAX_DECIMALS}, not {shown(given)}", "decimals"
             )
+            return None
+        return given
+
+    def _distinct(self, each: str | None) -> str | None:
+        given = self._mapping.get("distinct")
+        if given is None:
+            return None
+        if not isinstance(given, str):
+            detail = f"distinct is the name of the property whose values are counted, not {shown(given)}"
+            self._add("wrong_type", detail, "distinct")
+            return None
+        self._property((*self._at, "distinct"), given)
+        if given == "metric" and each is not None:
+            self._add("reserved", "'metric' is the label that each adds; it cannot be in distinct", "distinct")
+        return given
+
+    def _grain_s(self) -> int:
+        given = self._mapping.get("grain", DEFAULT_GRAIN)
+        if given is not None and (not isinstance(given, str) or given not in GRAINS_S):
+            detail = f"grain is the finest step that is kept: 1s, 10s or 1m, not {shown(given)}"
+            self._add("bad_grain", f"{detail}; coarser steps are made from it", "grain")
+        return GRAINS_S.get(str(given), GRAINS_S[DEFAULT_GRAIN])
+
+    def _weights(self, decimals: int | None) -> dict[str, float]:
+        given = self._mapping.get("weights")
+        if given is None:
+            return {}
+        at = (*self._at, "weights")
+        return weights.read(given, at=at, flaws=self._flaws, called=self._called, decimals=decimals)
+
+    def _late(self) -> Late | None:
+        given = self._mapping.get("late")
+        if given is None:
+            return None
+        return late.read(given, at=(*self._at, "late"), flaws=self._flaws, called=self._called)
+
+    def _max_series(self) -> int | None:
+        given = self._mapping.get("max_series")
+        if given is None:
+            return None
+        if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_SERIES:
+            detail = f"max_series is a whole number from 1 to {MAX_SERIES:,}, not {shown(given)}"
+            self._add("bad_max_series", detail, "max_series")
             return None
         return given
 

@@ -93,6 +93,8 @@ def shown(value: object) -> str:
         return "nothing"
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "a mapping"
+    if isinstance(value, int) and value.bit_length() > 200:
+        return "a number of more than 60 digits"  # Python refuses to print those of more than 4,300
     return _cut(repr(value))
 
 

@@ -23,9 +23,9 @@ The text is never evaluated as Python nor pasted into SQL: `meters.compile` make
 
 import math
 import re
-from dataclasses import dataclass
 
 from tallymark.meters.errors import Flaw, MeterError, shown
+from tallymark.meters.tokens import END, UNREADABLE, Token, TokenReader, excerpt, scan, unquoted
 from tallymark.meters.tree import (
     FIELDS,
     KEYWORDS,
@@ -65,18 +65,8 @@ class ExpressionError(MeterError):
     """The text is no expression; `position` counts characters from 0."""
 
     def __init__(self, code: str, detail: str, *, text: str, position: int) -> None:
-        super().__init__([Flaw(code, detail, path="where", excerpt=_excerpt(text, position))])
+        super().__init__([Flaw(code, detail, path="where", excerpt=excerpt(text, position))])
         self.position = position
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    position: int
-
-    def __str__(self) -> str:
-        return "the end" if self.kind == "end" else shown(self.text)
 
 
 def parse(text: str) -> Expression:
@@ -96,22 +86,17 @@ def parse(text: str) -> Expression:
     return expression
 
 
-def _tokens(text: str) -> list[_Token]:
-    found, position = [], 0
-    while position < len(text):
-        match = _TOKENS.match(text, position)
-        if match is None:
-            raise ExpressionError("bad_where", _unreadable(text[position]), text=text, position=position)
-        kind = str(match.lastgroup)
-        if kind == "foreign":
-            detail = f"{match.group()!r} is not an operator here; write {_FOREIGN[match.group()]!r}"
-            raise ExpressionError("bad_where", detail, text=text, position=position)
-        if kind == "name" and match.group().lower() in KEYWORDS:
-            found.append(_Token("keyword", match.group().lower(), position))
-        elif kind != "space":
-            found.append(_Token(kind, match.group(), position))
-        position = match.end()
-    return [*found, _Token("end", "", len(text))]
+def _tokens(text: str) -> list[Token]:
+    found = []
+    for token in scan(text, _TOKENS):
+        if token.kind == UNREADABLE:
+            raise ExpressionError("bad_where", _unreadable(token.text), text=text, position=token.position)
+        if token.kind == "foreign":
+            detail = f"{token.text!r} is not an operator here; write {_FOREIGN[token.text]!r}"
+            raise ExpressionError("bad_where", detail, text=text, position=token.position)
+        is_keyword = token.kind == "name" and token.text.lower() in KEYWORDS
+        found.append(Token("keyword", token.text.lower(), token.position) if is_keyword else token)
+    return found
 
 
 def _unreadable(character: str) -> str:
@@ -124,7 +109,7 @@ def _unreadable(character: str) -> str:
     return f"unexpected character {character!r}"
 
 
-class _Parser:
+class _Parser(TokenReader):
     """Recursive descent, one method a rule; MAX_DEPTH bounds the recursion.
 
     or    := and ("or" and)*
@@ -134,16 +119,15 @@ class _Parser:
     """
 
     def __init__(self, text: str) -> None:
+        super().__init__(_tokens(text))
         self._text = text
-        self._tokens = _tokens(text)
-        self._at = 0
         self._depth = 0
 
     def whole(self) -> Expression:
-        if self._next.kind == "end":
+        if self._next.kind == END:
             raise self._error("the expression is empty; leave `where` out to count every event")
         expression = self._or()
-        if self._next.kind != "end":
+        if self._next.kind != END:
             raise self._error(f"expected 'and', 'or' or the end, found {self._next}")
         return expression
 
@@ -221,7 +205,7 @@ class _Parser:
             )
         raise self._error(f"expected the name of a property, found {token}")
 
-    def _bare(self, token: _Token) -> str:
+    def _bare(self, token: Token) -> str:
         if token.text in FIELDS:
             return token.text
         if token.text in RESERVED:
@@ -230,10 +214,10 @@ class _Parser:
         first, _, rest = token.text.partition(".")
         return self._property(rest if first == "props" else token.text, token)
 
-    def _quoted(self, token: _Token) -> str:
-        return self._property(token.text[1:-1].replace('""', '"'), token)
+    def _quoted(self, token: Token) -> str:
+        return self._property(unquoted(token), token)
 
-    def _property(self, name: str, token: _Token) -> str:
+    def _property(self, name: str, token: Token) -> str:
         if not 1 <= len(name) <= MAX_NAME or "\0" in name:
             raise self._error(f"names of properties have 1 to {MAX_NAME} characters and no NUL", token)
         if name in FIELDS:
@@ -245,7 +229,7 @@ class _Parser:
         if token.text == "''":
             raise self._error("'' matches nothing: an empty text is null; write `is null` or `is not null`")
         if token.kind == "text":
-            return self._advance().text[1:-1].replace("''", "'")
+            return unquoted(self._advance())
         if token.kind == "number":
             return self._number(self._advance())
         if token.kind == "keyword" and token.text in ("true", "false"):
@@ -255,7 +239,7 @@ class _Parser:
         hint = f"; text needs quotes: '{token.text}'" if token.kind == "name" else ""
         raise self._error(f"expected a 'text', a number, true or false, found {token}{hint}")
 
-    def _number(self, token: _Token) -> float:
+    def _number(self, token: Token) -> float:
         number = float(token.text)
         if not math.isfinite(number):
             raise self._error("this number is too large", token)
@@ -268,33 +252,10 @@ class _Parser:
     def _negated(test: Expression, negated: bool) -> Expression:
         return negation(test) if negated else test
 
-    @property
-    def _next(self) -> _Token:
-        return self._tokens[self._at]
-
-    def _advance(self) -> _Token:
-        token = self._next
-        self._at += 1
-        return token
-
-    def _take(self, kind: str, text: str) -> bool:
-        if (self._next.kind, self._next.text) != (kind, text):
-            return False
-        self._at += 1
-        return True
-
-    def _expect(self, kind: str, text: str = "") -> _Token:
+    def _expect(self, kind: str, text: str = "") -> Token:
         if self._next.kind != kind or (text and self._next.text != text):
             raise self._error(f"expected {text or 'a quoted name'}, found {self._next}")
         return self._advance()
 
-    def _error(self, detail: str, token: _Token | None = None) -> ExpressionError:
+    def _error(self, detail: str, token: Token | None = None) -> ExpressionError:
         return ExpressionError("bad_where", detail, text=self._text, position=(token or self._next).position)
-
-
-def _excerpt(text: str, position: int, around: int = 50) -> str:
-    start, end = max(0, position - around), position + around
-    # One line of printable characters, so that the caret stands under the right one.
-    line = "".join(character if character.isprintable() else " " for character in text[start:end])
-    before, after = "…" if start else "", "…" if end < len(text) else ""
-    return f"  {before}{line}{after}\n  {' ' * (len(before) + position - start)}^"

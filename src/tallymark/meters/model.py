@@ -1,6 +1,19 @@
 """What a meter is: which events it counts, under which labels, and what it computes of them."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+Then = Literal["count", "aside", "drop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """What becomes of events that arrive long after they happened."""
+
+    after_s: int
+    """late is an event that was received more than so many seconds after its time"""
+    then: Then
+    """`count` it like any other, count it `aside` in a set of its own, or `drop` it; either way it is seen"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +33,23 @@ class Meter:
     where: str | None = None
     decimals: int | None = None
     """sums are exact integers in units of 10^-decimals"""
+    distinct: str | None = None
+    """property whose different values are counted; `compute` then has the function `distinct`"""
+    grain_s: int = 60
+    """the finest bucket that is kept: 1, 10 or 60 seconds"""
+    weights: tuple[tuple[str, float], ...] = ()
+    """(event, its number) in the order of `events`: each event counts as so much, instead of a `value`"""
+    late: Late | None = None
+    max_series: int | None = None
+    """beyond so many, new series count under `OTHER`"""
 
     @property
     def labels(self) -> tuple[str, ...]:
         return (*self.by, "metric") if self.each else self.by
 
+
+OTHER = "__other__"
+"""value of every label of the series that takes what `max_series` does not admit"""
 
 EVENTS = Meter("events", events=(), by=("event",))
 METRICS = Meter(

@@ -1,7 +1,6 @@
 """What each path answers."""
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from typing import Any, Protocol
 
@@ -9,9 +8,9 @@ from tallymark import dashboard, problems, telemetry
 from tallymark.fidelity.rates import Rates
 from tallymark.fidelity.roles import full_name, roles
 from tallymark.fidelity.status import status
-from tallymark.http import APPLIED, Problem, decode_positions
-from tallymark.query import answers, dead_letters, meters_api, openapi, parsing, tenants_api
-from tallymark.query.cache import Computed, Positions
+from tallymark.http import Problem
+from tallymark.query import dead_letters, meters_api, openapi, over_time, parsing, sentences, tenants_api, totals
+from tallymark.query.asking import Compute, asking
 from tallymark.query.meters_api import known_meter
 from tallymark.query.parameters import Pairs
 from tallymark.query.parsing import Question
@@ -21,9 +20,14 @@ from tallymark.query.routes import Request, Route, Routes
 from tallymark.query.sources import Sources
 from tallymark.settings import QuerySettings
 from tallymark.store.model import RegisteredMeter
-from tallymark.store.protocol import Store
 
 METER = "/v1/meters/{name}"
+
+
+class Parse(Protocol):
+    """Turns the parameters of a request into a question, or refuses them."""
+
+    def __call__(self, meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, settings: QuerySettings) -> Question: ...
 
 
 def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = lambda: False) -> Routes:
@@ -40,9 +44,10 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             "let a broken meter count again",
             _named(partial(meters_api.resume_meter, sources)),
         ),
-        _asking("total", "one number of a meter", parsing.TOTAL, sources, parsing.total, answers.total),
-        _asking("series", "a meter over time", parsing.SERIES, sources, parsing.series, answers.series),
-        _asking("top", "the largest series of a meter", parsing.TOP, sources, parsing.top, answers.top),
+        _of_meter("total", "one number of a meter", parsing.TOTAL, sources, parsing.total, totals.total),
+        _of_meter("series", "a meter over time", parsing.SERIES, sources, parsing.series, over_time.series),
+        _of_meter("top", "the largest series of a meter", parsing.TOP, sources, parsing.top, totals.top),
+        *_sentences(sources),
         Route(
             "GET",
             f"{METER}/live",
@@ -80,39 +85,32 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
     return Routes(table)
 
 
-class Parse(Protocol):
-    """Turns the parameters of a request into a question, or refuses them."""
-
-    def __call__(self, meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, limits: QuerySettings) -> Question: ...
-
-
-Compute = Callable[[Sources, Question], Computed]
-
-
-def _asking(
+def _of_meter(
     kind: str, summary: str, parameters: tuple[str, ...], sources: Sources, parse: Parse, compute: Compute
 ) -> Route:
-    def answer(request: Request) -> Response | Future[Response]:
+    def understand(request: Request) -> Question:
         meter = known_meter(sources.store.registry, request.tenant, request.arguments["name"])
-        limits = sources.settings.query
-        asked = parse(meter, request.pairs, now_ms=sources.clock_ms(), limits=limits)
-        # A header that cannot be decoded is not from one of our collectors: then the answer is computed afresh.
-        said = request.headers(APPLIED)
-        since = {} if said is None else decode_positions(said)
-        return sources.cache.get(
-            asked.key(kind),
-            lambda: of_a_moment(lambda: compute(sources, asked)),
-            fresh=asked.fresh or since is None,
-            since=since,
-            applied=lambda: of_a_moment(lambda: _applied(sources.store)),
-        )
+        return parse(meter, request.pairs, now_ms=sources.clock_ms(), settings=sources.settings.query)
 
+    answer = asking(sources, kind, understand, compute)
     return Route("GET", f"{METER}/{kind}", summary, answer, parameters, filters=True)
 
 
-def _applied(store: Store) -> Positions:
-    with store.snapshots.take() as snapshot:
-        return snapshot.applied()
+def _sentences(sources: Sources) -> list[Route]:
+    answer = asking(sources, "query", sentences.understanding(sources), over_time.series)
+    summary = "a question in the query language"
+    return [
+        Route("GET", sentences.PATH, summary, answer, sentences.PARAMETERS, keys=sentences.KEYS, needed=("q",)),
+        Route(
+            "POST",
+            sentences.PATH,
+            summary,
+            answer,
+            sentences.PARAMETERS,
+            body='the query as text, or as JSON: {"q": "FROM …"}',
+            body_types={"text/plain": "string", "application/json": "object"},
+        ),
+    ]
 
 
 def _plain(make: Callable[[], Any]) -> Callable[[Request], Response]:

@@ -58,8 +58,10 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001
             problem = _problem(error, scope)
             answer = Response(problem.status, [*problem.headers, NOT_STORED], problem.body())
-        proto.response_bytes(answer.status, [*answer.headers, SAFE], answer.body)
-        telemetry.QUERY_SECONDS.labels(label).observe(time.perf_counter() - started)
+        took_s = time.perf_counter() - started
+        timing = ("server-timing", f"total;dur={took_s * 1000:.3f}")
+        proto.response_bytes(answer.status, [*answer.headers, timing, SAFE], answer.body)
+        telemetry.QUERY_SECONDS.labels(label).observe(took_s)
         telemetry.QUERY_ANSWERS.labels(label, str(answer.status)).inc()
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import polars as pl
 from tallymark.events.moments import rfc3339_s
 from tallymark.http import Problem
 from tallymark.query.response import encode
-from tallymark.query.values import rows, values
+from tallymark.query.values import values
 from tallymark.store import deltas
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Store
@@ -166,14 +166,17 @@ def _changes(
     own = [frame.filter(pl.col("meter") == registered.set_id) for frame in frames]
     added = deltas.merge(own) if own else deltas.empty()
     changes = []
-    for (series, bucket_s), sums in rows(added.sort("n", descending=True), ("series", "bucket_s")):
+    added = added.sort("n", descending=True)
+    found = values(added, registered.meter.compute, registered)
+    for (series, bucket_s), value in zip(added.select("series", "bucket_s").iter_rows(), found, strict=True):
         labels = dict(zip(registered.labels, series.split("\0"), strict=True)) if registered.labels else {}
         if all(labels[key] in wanted for key, wanted in where):
-            value = values(sums, registered.meter.compute, registered)
             changes.append({"labels": labels, "time": rfc3339_s(bucket_s), **value})
     if not changes and not gap:
         return b""
     data = {"meter": registered.meter.name, "version": registered.version, "changes": changes[:MOST_CHANGES]}
+    if registered.meter.decimals is not None:
+        data["decimals"] = registered.meter.decimals
     if len(changes) > MOST_CHANGES:
         data["left_out"] = len(changes) - MOST_CHANGES
     if gap:

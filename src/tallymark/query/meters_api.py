@@ -6,9 +6,12 @@ import msgspec
 
 from tallymark.events.moments import rfc3339_ms, rfc3339_s
 from tallymark.events.tenants import DEMO, MAIN
+from tallymark.fidelity.meters import late_events, series_counts, series_of
+from tallymark.fidelity.roles import roles
 from tallymark.http import Problem
 from tallymark.meters import BUILT_IN, MeterError, from_mapping, to_mapping
 from tallymark.query.parameters import LABEL
+from tallymark.query.retrying import of_a_moment
 from tallymark.query.sources import Sources
 from tallymark.query.tenants_api import require_room, require_tenant
 from tallymark.query.values import since
@@ -41,7 +44,14 @@ def get_meter(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
         {"partition": gap.partition, "start": gap.start, "end": gap.end, "missed": gap.missed}
         for gap in sources.store.registry.gaps(found.meter_id)
     ]
-    return {**to_json(found), "gaps": gaps}
+    alive = roles(sources.settings.run_folder, sources.store.heartbeats.beats(), now_ms=sources.clock_ms())
+    late = of_a_moment(lambda: _late_events(sources, found)) if found.meter.late else {}
+    return {**to_json(found), **series_of(found, series_counts(alive)), **late, "gaps": gaps}
+
+
+def _late_events(sources: Sources, registered: RegisteredMeter) -> dict[str, Any]:
+    with sources.store.snapshots.take() as snapshot:
+        return late_events(snapshot, registered)
 
 
 def put_meter(sources: Sources, tenant: str, name: str, body: bytes) -> tuple[int, dict[str, Any]]:
@@ -132,7 +142,7 @@ def _note(before: RegisteredMeter | None, after: RegisteredMeter) -> str:
         new = [
             function
             for function in after.meter.compute
-            if function in after.added and after.added[function].version == after.version
+            if (added := after.added_for(function)) is not None and added.version == after.version
         ]
         note = f"version {after.version} goes on with the numbers of version {before.version}"
         if not new:

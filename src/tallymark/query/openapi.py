@@ -5,13 +5,14 @@ from typing import Any
 
 from tallymark import __version__
 from tallymark.events.tenants import NAME_RULE
+from tallymark.query.formats import MEDIA_TYPES
 from tallymark.query.parameters import PARAMETERS
 from tallymark.query.routes import Route
 from tallymark.tenants import PARAMETER
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 _PATH_PARTS = {"name": ("name of a meter", "events"), "id": ("number of a dead letter", "17")}
-OF_A_TENANT = ("/v1/meters", "/v1/dlq")
+OF_A_TENANT = ("/v1/meters", "/v1/query", "/v1/dlq")
 """paths whose answers are those of one tenant; the others take `?tenant=` too, and it changes nothing"""
 _ERRORS = {
     "400": "wrong parameters",
@@ -44,12 +45,13 @@ def _operation(route: Route) -> dict[str, Any]:
         "operationId": _identifier(route),
         "parameters": [
             *map(_path_parameter, route.names),
-            *(_key_parameter(*key) for key in route.keys.items()),
+            *(_key_parameter(*key, is_needed=key[0] in route.needed) for key in route.keys.items()),
             *(_query_parameter(name) for name in route.parameters),
             *(_tenant_parameters() if route.path.startswith(OF_A_TENANT) else ()),
         ],
         "responses": {
-            "200": {"description": "the answer", "content": {route.content: {}}},
+            "200": {"description": "the answer", "content": {kind: {} for kind in _kinds(route)}},
+            **({"304": {"description": "as the ETag in If-None-Match has it"}} if _has_forms(route) else {}),
             **{code: {"description": why, "content": _PROBLEM} for code, why in _ERRORS.items()},
         },
     }
@@ -59,9 +61,17 @@ def _operation(route: Route) -> dict[str, Any]:
         operation["requestBody"] = {
             "required": True,
             "description": route.body,
-            "content": {"application/json": {"schema": {"type": "object"}}},
+            "content": {kind: {"schema": {"type": name}} for kind, name in route.body_types.items()},
         }
     return operation
+
+
+def _has_forms(route: Route) -> bool:
+    return "consistency" in route.parameters
+
+
+def _kinds(route: Route) -> Iterable[str]:
+    return MEDIA_TYPES.values() if _has_forms(route) else (route.content,)
 
 
 def _identifier(route: Route) -> str:
@@ -80,13 +90,14 @@ def _path_parameter(name: str) -> dict[str, Any]:
     }
 
 
-def _key_parameter(name: str, meaning: str) -> dict[str, Any]:
+def _key_parameter(name: str, meaning: str, *, is_needed: bool) -> dict[str, Any]:
+    text = {"type": "string"}
     return {
         "name": name,
         "in": "query",
-        "required": False,
+        "required": is_needed,
         "description": meaning,
-        "schema": {"type": "array", "items": {"type": "string"}},
+        "schema": text if is_needed else {"type": "array", "items": text},
     }
 
 

@@ -9,7 +9,7 @@ from tallymark.suggest import suggest
 from tallymark.tenants import PARAMETER as TENANT
 
 LABEL = "label."
-MOST_PAIRS = 1000
+MOST_PAIRS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +28,38 @@ PARAMETERS = {
     for parameter in (
         Parameter("from", "start of the range: RFC 3339, epoch milliseconds, or relative", "-1h"),
         Parameter("to", "end of the range, exclusive", "now"),
-        Parameter("step", "length of a bucket: 1m, 5m, 15m, 1h, 1d, 1mo, or any number of minutes", "1m"),
+        Parameter("step", "length of a bucket: 1m, 5m, 1h, 1d, 1mo, or any multiple of the meter's grain", "1m"),
+        Parameter("window", "length of a window that moves by steps (series) or by grains (total, top)", "5m"),
+        Parameter("over", "which of all windows a total or top shows", "max", choices=("max", "min", "avg")),
+        Parameter("compare", "what to compare with: previous (the range before), 1d, 1w, 1mo, any length", "1d"),
+        Parameter(
+            "rank", "top by value, or by growth against the range compared with", "value", choices=("value", "growth")
+        ),
+        Parameter(
+            "late",
+            "for meters that put late events aside: without them, only them, or with them",
+            "without",
+            choices=("without", "only", "with"),
+        ),
         Parameter("by", "keys to group by; several with commas, or repeated", "country", repeats=True),
         Parameter("k", "how many items", "10"),
         Parameter("fn", "aggregates wanted; top ranks by it", "count", repeats=True),
         Parameter("tz", "zone of days, months and bare dates", "Europe/Vienna"),
         Parameter("limit", "most series (or letters, events) in the answer; the rest is said, not shown", "20"),
-        Parameter("format", "form of the answer", "json", choices=("json",)),
+        Parameter(
+            "format", "form of the answer; else `Accept` decides", "json", choices=("json", "ndjson", "csv", "arrow")
+        ),
         Parameter(
             "consistency",
-            "`cached` may be an answer up to `query.cache_ttl_s` old, `fresh` is computed now",
+            "`cached` may be an answer up to `query.cache_ttl_s` old; `fresh` is computed now, and refused while the"
+            " counts are too far behind; `stale` is the last known answer if the store is away",
             "cached",
-            choices=("fresh", "cached"),
+            choices=("fresh", "cached", "stale"),
         ),
         Parameter(TENANT, "whose meters and events; the header Tallymark-Tenant says the same", "main"),
     )
 }
-LATER = ("window", "compare")
-RESERVED = (*PARAMETERS, *LATER)
+RESERVED = tuple(PARAMETERS)
 """a key with such a name is filtered by `label.KEY=`"""
 
 Pairs = Sequence[tuple[str, str]]
@@ -130,8 +144,6 @@ def _key(name: str, allowed: Collection[str], keys: Sequence[str], question: str
             return None
         if name in keys:
             detail = f"{name} is the name of a parameter; to filter by the key {name} write {LABEL}{name}="
-        elif name in LATER:
-            detail = f"{name} comes in a later version"
         else:
             detail = f"{question} takes no {name}; it takes {', '.join([*allowed, *keys]) or 'none'}"
         raise Problem(400, "unknown_parameter", detail, parameter=name)

@@ -24,6 +24,8 @@ class Response:
     status: int
     headers: Sequence[tuple[str, str]]
     body: bytes
+    made_ms: int | None = None
+    """when it was computed, if that may have been a while ago"""
 
 
 def json_response(data: Any, *, status: int = 200) -> Response:

@@ -49,8 +49,11 @@ class Route:
     """whether keys of the meter are parameters too"""
     keys: Mapping[str, str] = field(default_factory=dict)
     """filters that are no parameters of questions, with their meaning"""
+    needed: Sequence[str] = ()
+    """those of them that must be given, once"""
     body: str = ""
     """what the request carries, for the document"""
+    body_types: Mapping[str, str] = field(default_factory=lambda: {"application/json": "object"})
     content: str = "application/json"
 
     @property

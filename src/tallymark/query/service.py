@@ -11,6 +11,7 @@ from tallymark.fidelity.rates import Rates
 from tallymark.query import api
 from tallymark.query.app import make_app
 from tallymark.query.cache import AnswerCache
+from tallymark.query.delivery import LastKnown
 from tallymark.query.live import Follower
 from tallymark.query.sources import Sources
 from tallymark.role import Role
@@ -52,7 +53,8 @@ async def _serve(settings: Settings, role: Role) -> None:
     store = open_store(settings)
     events, refused = stream(settings, "events"), stream(settings, "dead")
     cache = AnswerCache(ttl_s=settings.query.cache_ttl_s)
-    sources = Sources(store, events, refused, settings, clock_ms=lambda: int(time.time() * 1000), cache=cache)
+    last_known = LastKnown(most_bytes=settings.query.last_known_bytes)
+    sources = Sources(store, events, refused, settings, clock_ms=_now_ms, cache=cache, last_known=last_known)
     rates = Rates(sources)
     dispatcher, app = make_app(sources, api.routes(sources, rates, is_stopping=stop.is_set))
     halt = asyncio.Event()
@@ -88,6 +90,10 @@ async def _serve(settings: Settings, role: Role) -> None:
         events.close()
         refused.close()
         store.close()
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 async def _accepting(host: str, port: int, serving: asyncio.Task[None]) -> None:

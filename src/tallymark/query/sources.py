@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tallymark.fidelity.evidence import Evidence
 from tallymark.query.cache import AnswerCache
+from tallymark.query.delivery import LastKnown
 
 
 @dataclass(frozen=True)
@@ -11,3 +12,4 @@ class Sources(Evidence):
     """Everything a question may look at."""
 
     cache: AnswerCache
+    last_known: LastKnown

@@ -1,22 +1,18 @@
 """Steps: how a range is cut into buckets. Fixed ones count from the epoch, days and months follow a calendar."""
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
-from itertools import pairwise
 from typing import Protocol
 
 from tallymark.http import Problem
-from tallymark.query.moments import UNITS_S
+from tallymark.query import lengths
+from tallymark.query.lengths import DAY_S, Length
 
 MINUTE_S = 60
-DAY_S = 86_400
-LONGEST = {"mo": 120, "d": 3660}
 
-_STEP = re.compile(r"([0-9]{1,7})(s|m|h|d|mo)")
 # Steps to read in, coarsest first: the coarsest one that all edges fall on is read. The store keeps days, hours and
 # minutes; quarters of an hour, on which midnights of some zones fall (Kathmandu: 18:15 UTC), it puts together.
-_GRAINS_S = (DAY_S, 3600, 900, MINUTE_S)
+_GRAINS_S = (DAY_S, 3600, 900, MINUTE_S, 10, 1)
 
 
 class Step(Protocol):
@@ -27,8 +23,15 @@ class Step(Protocol):
         """No bucket is shorter."""
         ...
 
+    @property
+    def length(self) -> Length: ...
+
     def edges(self, start_s: int, end_s: int) -> "Edges":
         """The whole buckets that cover [start_s, end_s)."""
+        ...
+
+    def edges_from(self, start_s: int, count: int) -> "Edges":
+        """So many buckets from this moment on, whether or not one begins there otherwise."""
         ...
 
 
@@ -39,6 +42,10 @@ class Edges:
     seconds: tuple[int, ...]
     read_s: int
     """the step to ask the store for: every edge is a multiple of it"""
+
+    @classmethod
+    def at(cls, seconds: tuple[int, ...]) -> "Edges":
+        return cls(seconds, next(grain for grain in _GRAINS_S if not any(edge % grain for edge in seconds)))
 
     @property
     def start_s(self) -> int:
@@ -51,15 +58,20 @@ class Edges:
     @property
     def are_even(self) -> bool:
         """Whether every bucket is one step of what is read."""
-        return (len(self.seconds) - 1) * self.read_s == self.end_s - self.start_s
+        return self.count * self.read_s == self.end_s - self.start_s
 
-    def buckets(self) -> list[tuple[int, int]]:
-        return list(pairwise(self.seconds))
+    @property
+    def count(self) -> int:
+        return len(self.seconds) - 1
+
+    def windows(self, buckets: int) -> list[tuple[int, int]]:
+        """(start, end) of every run of so many buckets."""
+        return list(zip(self.seconds, self.seconds[buckets:], strict=False))
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Buckets of so many seconds (whole minutes), counted from the epoch."""
+    """Buckets of so many seconds, counted from the epoch."""
 
     seconds: int
 
@@ -67,10 +79,18 @@ class Fixed:
     def shortest_s(self) -> int:
         return self.seconds
 
+    @property
+    def length(self) -> Length:
+        return Length(self.seconds, "s")
+
     def edges(self, start_s: int, end_s: int) -> Edges:
         first = start_s // self.seconds * self.seconds
         last = -(-end_s // self.seconds) * self.seconds
         return Edges(tuple(range(first, max(last, first + self.seconds) + 1, self.seconds)), self.seconds)
+
+    def edges_from(self, start_s: int, count: int) -> Edges:
+        seconds = tuple(range(start_s, start_s + count * self.seconds + 1, self.seconds))
+        return Edges(seconds, self.seconds) if start_s % self.seconds == 0 else Edges.at(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +104,15 @@ class Days:
     def shortest_s(self) -> int:
         return self.count * DAY_S - 7200
 
+    @property
+    def length(self) -> Length:
+        return Length(self.count, "d")
+
     def edges(self, start_s: int, end_s: int) -> Edges:
         return _calendar_edges(self, start_s, end_s)
+
+    def edges_from(self, start_s: int, count: int) -> Edges:
+        return _shifted_edges(self, start_s, count)
 
     def number(self, day: date) -> int:
         return (day.toordinal() - date(1970, 1, 1).toordinal()) // self.count
@@ -105,8 +132,15 @@ class Months:
     def shortest_s(self) -> int:
         return self.count * 28 * DAY_S - 7200
 
+    @property
+    def length(self) -> Length:
+        return Length(self.count, "mo")
+
     def edges(self, start_s: int, end_s: int) -> Edges:
         return _calendar_edges(self, start_s, end_s)
+
+    def edges_from(self, start_s: int, count: int) -> Edges:
+        return _shifted_edges(self, start_s, count)
 
     def number(self, day: date) -> int:
         return ((day.year - 1970) * 12 + day.month - 1) // self.count
@@ -116,30 +150,23 @@ class Months:
         return date(1970 + years, month + 1, 1)
 
 
-def parse(text: str, zone: tzinfo) -> Step:
-    """`1m`, `90m`, `1h`, `1d`, `1mo` …"""
-    found = _STEP.fullmatch(text)
-    if not found or int(found[1]) == 0:
-        raise Problem(
-            400, "bad_step", f"step = {text!r} is not a step; write 1m, 5m, 15m, 1h, 1d, 1mo …", parameter="step"
-        )
-    count, unit = int(found[1]), found[2]
-    longest = LONGEST["mo"] if unit == "mo" else LONGEST["d"] * DAY_S // UNITS_S[unit]
-    if count > longest:
-        raise Problem(400, "bad_step", f"step = {text!r} is longer than {longest}{unit}", parameter="step")
-    if unit == "mo":
-        return Months(count, zone)
-    if unit == "d" and zone is not UTC:
-        return Days(count, zone)
-    seconds = count * UNITS_S[unit]
-    if seconds % MINUTE_S:
-        raise Problem(
-            400,
-            "bad_step",
-            f"step = {text!r} is not a whole number of minutes, the finest resolution kept",
-            parameter="step",
-        )
-    return Fixed(seconds)
+def parse(text: str, zone: tzinfo, *, grain_s: int) -> Step:
+    """`10s`, `1m`, `90m`, `1h`, `1d`, `1mo` … in multiples of what the meter keeps."""
+    length = lengths.parse("step", text, code="bad_step")
+    if length.unit == "w":
+        detail = f"step = {text!r} is not a step; write 1m, 5m, 15m, 1h, 1d, 7d, 1mo …"
+        raise Problem(400, "bad_step", detail, parameter="step")
+    if length.unit == "mo":
+        return Months(length.count, zone)
+    if length.unit == "d" and zone is not UTC:
+        return Days(length.count, zone)
+    return Fixed(lengths.on_the_grain("step", text, length.seconds, grain_s, code="bad_step"))
+
+
+def one_bucket(start_ms: int, end_ms: int, *, grain_s: int) -> Edges:
+    """The whole range, widened to the grain."""
+    grain_ms = grain_s * 1000
+    return Edges((start_ms // grain_ms * grain_s, -(-end_ms // grain_ms) * grain_s), grain_s)
 
 
 def _calendar_edges(step: Days | Months, start_s: int, end_s: int) -> Edges:
@@ -148,7 +175,12 @@ def _calendar_edges(step: Days | Months, start_s: int, end_s: int) -> Edges:
     while seconds[-1] < end_s or len(seconds) == 1:
         number += 1
         seconds.append(_midnight(step, number))
-    return Edges(tuple(seconds), next(grain for grain in _GRAINS_S if not any(edge % grain for edge in seconds)))
+    return Edges.at(tuple(seconds))
+
+
+def _shifted_edges(step: Days | Months, start_s: int, count: int) -> Edges:
+    lengths_on = (Length(step.count * number, step.length.unit) for number in range(count + 1))
+    return Edges.at(tuple(lengths.later(start_s, each, step.zone) for each in lengths_on))
 
 
 def _midnight(step: Days | Months, number: int) -> int:

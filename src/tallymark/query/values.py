@@ -1,60 +1,75 @@
 """Rows of the store as answers print them."""
 
-from collections import namedtuple
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import polars as pl
 
 from tallymark.aggregates import columns
-from tallymark.aggregates.functions import FUNCTIONS, VERSION_COLUMN, Value
+from tallymark.aggregates.functions import VERSION_COLUMN, Context, Value, function
 from tallymark.events.moments import rfc3339_ms
+from tallymark.query.functions import RATE
 from tallymark.store.model import RegisteredMeter
 
-Row = namedtuple("Row", columns.NAMES)  # type: ignore[misc]  # a field for each column of the table
-NOTHING = Row(**columns.NOTHING)
+NOTHING = pl.select(column.left_out for column in columns.COLUMNS)
+"""the one row of a question that met no events"""
 
 
-def rows(frame: pl.DataFrame, keys: Sequence[str]) -> Iterable[tuple[tuple[Any, ...], Row]]:
-    """(values of the key columns, aggregates) of each row."""
-    width = len(keys)
-    for row in frame.select(*keys, *columns.NAMES).iter_rows():
-        yield row[:width], Row(*row[width:])
+def values(
+    frame: pl.DataFrame,
+    functions: Sequence[str],
+    registered: RegisteredMeter,
+    *,
+    seconds: Sequence[float] | None = None,
+) -> list[dict[str, Value]]:
+    """Name -> number, for each row. A sum of nothing is 0; min, max and avg of nothing are null.
+
+    What some of the events lack, because they were counted before the meter computed it, is null as well.
+    """
+    context = Context(registered.meter.decimals, seconds)
+    found = [_of_function(frame, name, registered, context) for name in functions]
+    return [dict(zip(functions, row, strict=True)) for row in zip(*found, strict=True)]
+
+
+def _of_function(frame: pl.DataFrame, name: str, registered: RegisteredMeter, context: Context) -> list[Value]:
+    if name == RATE and context.seconds is None:
+        return [None] * frame.height
+    found = function(name).values(frame, context)
+    is_whole = _is_whole(name, registered)
+    if is_whole is None:
+        return found
+    whole = frame.select(is_whole).to_series()
+    return [value if has_all else None for value, has_all in zip(found, whole, strict=True)]
+
+
+def _is_whole(name: str, registered: RegisteredMeter) -> pl.Expr | None:
+    """Whether a row has what the function needs of all its events; None if every row has."""
+    added = registered.added_for(name)
+    if added is None:
+        return None
+    return (pl.col("n") == 0) | (pl.col(VERSION_COLUMN) >= added.version).fill_null(False)
 
 
 def largest(
-    frame: pl.DataFrame, by: Sequence[str], function: str, registered: RegisteredMeter, *, most: int
+    frame: pl.DataFrame, by: Sequence[str], name: str, registered: RegisteredMeter, *, most: int
 ) -> pl.DataFrame:
     """The first rows by one aggregate, ties by label; ranked in columns, since a meter may have a million series."""
-    ranks = FUNCTIONS[function].ranks(registered.meter.decimals)
-    if (since := registered.added.get(function)) is not None:
-        is_whole = (pl.col("n") == 0) | (pl.col(VERSION_COLUMN) >= since.version).fill_null(False)
+    ranks = function(name).ranks(registered.meter.decimals)
+    is_whole = _is_whole(name, registered)
+    if is_whole is not None:
         ranks = [pl.when(is_whole).then(rank) for rank in ranks]
+    if frame.height > 10 * most:
+        # Few can come first: sorting 10,000 labels takes longer than all the rest of a top.
+        first = frame.select(ranks[0].alias("rank")).to_series()
+        frame = frame.filter((first >= first.top_k(most).min()).fill_null(first.count() < most))
     falling = [True] * len(ranks) + [False] * len(by)
     return frame.sort(*ranks, *by, descending=falling, nulls_last=falling).head(most)
 
 
-def values(row: Any, functions: Sequence[str], registered: RegisteredMeter) -> dict[str, Value]:
-    """Name -> number. A sum of nothing is 0; min, max and avg of nothing are null.
-
-    What some of the events lack, because they were counted before the meter computed it, is null as well.
-    """
-    decimals = registered.meter.decimals
-    return {
-        function: FUNCTIONS[function].value(row, decimals)
-        if not row.n or registered.is_whole(function, row.version)
-        else None
-        for function in functions
-    }
-
-
-def lacking(found: Iterable[Any], functions: Sequence[str], registered: RegisteredMeter) -> list[str]:
+def lacking(frame: pl.DataFrame, functions: Sequence[str], registered: RegisteredMeter) -> list[str]:
     """The functions that are null in one of these rows because the meter did not compute them from the beginning."""
-    added = [function for function in functions if function in registered.added]
-    if not added:
-        return []
-    versions = {row.version for row in found if row.n}
-    return [function for function in added if not all(registered.is_whole(function, each) for each in versions)]
+    judged = [(name, _is_whole(name, registered)) for name in functions]
+    return [name for name, is_whole in judged if is_whole is not None and not frame.select(is_whole.all()).item()]
 
 
 def since(registered: RegisteredMeter, functions: Collection[str]) -> dict[str, Any]:
@@ -63,9 +78,9 @@ def since(registered: RegisteredMeter, functions: Collection[str]) -> dict[str, 
     The moment is null for a built-in meter: its versions come with those of Tallymark.
     """
     moments = {
-        function: rfc3339_ms(added.at_ms) if added.at_ms else None
-        for function, added in registered.added.items()
-        if function in functions
+        name: rfc3339_ms(added.at_ms) if added.at_ms else None
+        for name in functions
+        if (added := registered.added_for(name)) is not None
     }
     return {"since": moments} if moments else {}
 

@@ -5,8 +5,10 @@ from io import BytesIO
 from typing import Any
 
 import polars as pl
+from pyarrow import ipc
 
 from tallymark.aggregates import columns
+from tallymark.store import numeric
 from tallymark.store.format import VERSION, newer
 
 KEY_TYPES = {"meter": pl.Int32(), "series": pl.String(), "bucket_s": pl.Int64()}
@@ -48,19 +50,35 @@ def encode(deltas: pl.DataFrame) -> bytes:
     return target.getvalue()
 
 
-def decode(payload: bytes) -> pl.DataFrame:
-    """What `encode` of this or an older version made; columns that it left out hold nothing."""
+def decode(payload: bytes, *, sketches: bool = True) -> pl.DataFrame:
+    """What `encode` of this or an older version made; columns that it left out hold nothing.
+
+    Without sketches these hold nothing either, and are not even decompressed.
+    """
     if not payload:
         return empty()
     version = _UNVERSIONED if payload[0] == _IPC_BEGINS else payload[0]
     if version > VERSION:
         raise ValueError(newer("a journal entry", version))
-    found = pl.read_ipc_stream(BytesIO(payload[1:] if payload[0] != _IPC_BEGINS else payload))
+    found = _read_ipc(payload if payload[0] == _IPC_BEGINS else payload[1:], sketches=sketches)
     unknown = [name for name, kind in found.schema.items() if SCHEMA.get(name) != kind]
     if unknown or not set(KEYS) <= set(found.columns):
         raise ValueError(f"a journal entry with columns {dict(found.schema)}, but this version knows {SCHEMA}")
-    missing = [column.left_out for column in columns.COLUMNS if column.name not in found.columns]
-    return found.with_columns(missing).select(SCHEMA.names())
+    # Put together by hand: with expressions that takes three times as long as reading it.
+    there = set(found.columns)
+    return pl.DataFrame(
+        [found[name] if name in there else numeric.nothing(name, found.height) for name in SCHEMA.names()]
+    )
+
+
+def _read_ipc(stream: bytes, *, sketches: bool) -> pl.DataFrame:
+    if sketches:
+        return pl.read_ipc_stream(BytesIO(stream))
+    with ipc.open_stream(stream) as reader:
+        names = reader.schema.names
+    if columns.SKETCH not in names:
+        return pl.read_ipc_stream(BytesIO(stream))
+    return pl.read_ipc_stream(BytesIO(stream), columns=[name for name in names if name != columns.SKETCH])
 
 
 def merge(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:

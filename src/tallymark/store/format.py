@@ -9,9 +9,10 @@ collector opens stores too.
 | 3 | sketches; marks by grain; points by second and by ten seconds |
 | 4 | the aggregate `last` |
 | 5 | tenants; versions of a meter that share their points |
+| 6 | meters by the second; what came late in a set of its own; a limit to the series of a meter |
 """
 
-VERSION = 5
+VERSION = 6
 
 
 def newer(what: str, found: object) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tallymark.aggregates.functions import kept_for
 from tallymark.events.tenants import MAIN
 from tallymark.ledger import Ledger as Ledger
 from tallymark.meters.model import BUILT_IN, Meter
@@ -34,7 +35,7 @@ class RegisteredMeter:
     first_id: int = 0
     """`meter_id` of the first version that counted the same events in the same way; 0 if it is this one"""
     added: Mapping[str, Added] = field(default_factory=dict)
-    """by function, for those that the first of these versions did not compute"""
+    """by what is kept (`Function.kept`), for what the first of these versions did not keep"""
 
     @property
     def set_id(self) -> int:
@@ -42,13 +43,19 @@ class RegisteredMeter:
         return self.first_id or self.meter_id
 
     @property
+    def late_set_id(self) -> int:
+        """The set of what came late, of a meter that says what becomes of that."""
+        return -self.set_id
+
+    @property
     def counts_as(self) -> int | None:
         """What its deltas say in the column `version`: null for the first version that has these points."""
         return None if self.set_id == self.meter_id else self.version
 
-    def is_whole(self, function: str, version: int | None) -> bool:
-        """Whether a row of this version, with events, has what the function needs of all of them."""
-        return function not in self.added or (version is not None and version >= self.added[function].version)
+    def added_for(self, name: str) -> Added | None:
+        """Since when a function that it can be asked for has had all that it needs; None if from the beginning."""
+        kept = kept_for([name], decimals=self.meter.decimals) if self.added else ()
+        return max((self.added[part] for part in kept if part in self.added), default=None)
 
     @property
     def built_in(self) -> bool:
@@ -208,9 +215,9 @@ class Marks:
     rolled: Mapping[int, int]
     """grain -> epoch seconds: its buckets before that are rolled"""
     first_s: int
-    """the earliest minute that holds points"""
+    """the earliest bucket that holds points"""
     last_s: int
-    """the latest minute that holds points"""
+    """the latest bucket that holds points"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     # A collector reads positions and has no Polars.
     import polars as pl
 
+    from tallymark.store.read_plan import Question
+
 
 class StoreError(Exception):
     """The store refused something; the message says what and the way out.
@@ -199,24 +201,14 @@ class Snapshot(Protocol):
     """One moment of the store: points and the journal's tail together, so that no delta is missed or met twice."""
 
     def read(
-        self,
-        meter: RegisteredMeter,
-        *,
-        where: Mapping[str, Sequence[str]],
-        by: Sequence[str],
-        start_s: int | None,
-        end_s: int | None,
-        step_s: int | None,
-        most_rows: int | None = None,
-        most_bytes: int | None = None,
+        self, question: "Question", *, most_rows: int | None = None, most_bytes: int | None = None
     ) -> "pl.DataFrame":
-        """Aggregates of [start_s, end_s), grouped by the labels `by` and, if `step_s` is given, by bucket.
+        """Aggregates of the question's range, grouped by its labels and, if it has a step, by bucket.
 
         Columns: one text column a label in `by` (named by `model.label_column`),
         `bucket_s` (only with `step_s`; multiples of it since the epoch),
         those of `aggregates.columns`.
-        Bounds and step are whole minutes. Without `by` and `step_s` there is always one row. What the meter does not
-        compute is null (`n_value` 0).
+        Without `by` and `step_s` there is always one row. What was not asked for is null (`n_value` 0).
         Raises TooManyRows or TooManyBytes instead of a larger answer, as soon as it is one; so the memory is bounded.
         """
         ...
@@ -261,7 +253,11 @@ class Upkeep(Protocol):
         ...
 
     def roll(self, *, now_ms: int, delay_s: int, slice_series: int) -> bool:
-        """Rolls up one slice of a closed hour or day; False when nothing is due."""
+        """Rolls up one slice of a closed minute, hour or day; False when nothing is due."""
+        ...
+
+    def series(self) -> Mapping[int, int]:
+        """Set -> how many series its points have; cheap enough for every heartbeat, and perhaps a minute old."""
         ...
 
     def prune(self, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned: ...

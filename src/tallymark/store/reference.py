@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tallymark.aggregates import columns, exact
+from tallymark.meters.model import OTHER
 from tallymark.store import deltas
-from tallymark.store.model import RegisteredMeter, StretchResult
+from tallymark.store.model import StretchResult
+from tallymark.store.read_plan import Question
 
 Cell = tuple[Any, ...]
 """a number for each of `columns.NAMES`"""
@@ -28,43 +30,52 @@ def add(left: Cell, right: Cell) -> Cell:
 
 @dataclass
 class Reference:
-    """Counts by (meter, series, minute), and the rule of which stretch counts."""
+    """Counts by (set, series, bucket), and the rule of which stretch counts."""
 
+    limits: Mapping[int, int] = field(default_factory=dict)
+    """set -> its `max_series`"""
     cells: dict[tuple[int, str, int], Cell] = field(default_factory=dict)
     applied: dict[int, int] = field(default_factory=dict)
+    admitted: dict[int, set[str]] = field(default_factory=dict)
 
     def apply(self, results: Sequence[StretchResult]) -> None:
+        """One batch."""
+        rows: list[tuple[Any, ...]] = []
         for result in results:
             stretch = result.stretch
             if self.applied.get(stretch.partition, 0) == stretch.start:
                 self.applied[stretch.partition] = stretch.end
-                for meter, series, bucket_s, *aggregates in deltas.decode(result.deltas).rows():
-                    key = (meter, series, bucket_s)
-                    self.cells[key] = add(self.cells.get(key, NOTHING), cell(*aggregates))
+                rows += deltas.decode(result.deltas).rows()
+        for set_id, series, bucket_s, *aggregates in sorted(rows, key=lambda row: row[:2]):
+            key = (set_id, self._name(set_id, series), bucket_s)
+            self.cells[key] = add(self.cells.get(key, NOTHING), cell(*aggregates))
 
-    def read(
-        self,
-        meter: RegisteredMeter,
-        *,
-        where: Mapping[str, Sequence[str]],
-        by: Sequence[str],
-        start_s: int | None,
-        end_s: int | None,
-        step_s: int | None,
-    ) -> dict[tuple[str | int, ...], Cell]:
+    def _name(self, set_id: int, series: str) -> str:
+        """Under which series it counts."""
+        other = deltas.SEPARATOR.join(OTHER for _ in series.split(deltas.SEPARATOR))
+        admitted = self.admitted.setdefault(set_id, set())
+        if set_id not in self.limits or series in admitted:
+            return series
+        if series == other or len(admitted) == self.limits[set_id]:
+            return other
+        admitted.add(series)
+        return series
+
+    def read(self, question: Question) -> dict[tuple[str | int, ...], Cell]:
         """The rows of `Snapshot.read` as (labels of `by`, bucket) -> cell."""
-        answer: dict[tuple[str | int, ...], Cell] = {} if by or step_s else {(): NOTHING}
-        for labels, bucket_s, found in self._of(meter):
-            is_in_range = (start_s is None or bucket_s >= start_s) and (end_s is None or bucket_s < end_s)
-            if is_in_range and all(labels[label] in values for label, values in where.items()):
-                key = tuple(labels[label] for label in by) + ((bucket_s // step_s * step_s,) if step_s else ())
+        step_s = question.step_s
+        answer: dict[tuple[str | int, ...], Cell] = {} if question.by or step_s else {(): NOTHING}
+        for labels, bucket_s, found in self._of(question):
+            is_in_range = question.start_s <= bucket_s < question.end_s
+            if is_in_range and all(labels[label] in values for label, values in question.where.items()):
+                key = tuple(labels[label] for label in question.by) + ((bucket_s // step_s * step_s,) if step_s else ())
                 answer[key] = add(answer.get(key, NOTHING), found)
         return answer
 
-    def _of(self, meter: RegisteredMeter) -> Iterator[tuple[dict[str, str], int, Cell]]:
+    def _of(self, question: Question) -> Iterator[tuple[dict[str, str], int, Cell]]:
         for (meter_id, series, bucket_s), found in self.cells.items():
-            if meter_id == meter.set_id:
-                yield dict(zip(meter.labels, series.split(deltas.SEPARATOR), strict=False)), bucket_s, found
+            if meter_id == question.set_id:
+                yield dict(zip(question.meter.labels, series.split(deltas.SEPARATOR), strict=False)), bucket_s, found
 
 
 def _named(aggregates: Sequence[Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from tallymark.aggregates.functions import columns_for
+from tallymark.aggregates.functions import kept_for
 from tallymark.meters.model import BUILT_IN, EVENTS, Meter
 from tallymark.store.model import Added, LiveMeters, RegisteredMeter
 from tallymark.store.protocol import StoreError, UnknownMeter
@@ -64,20 +64,17 @@ def following(known: Sequence[Version], meter: Meter) -> tuple[int, int | None]:
 
 
 def _added(sharing: Sequence[Version]) -> dict[str, Added]:
-    """Of the versions that share their points: since which the newest one's functions have been computed."""
-    if len(sharing) == 1:
-        return {}
-    first, newest = sharing[0], sharing[-1].meter
-    added = {}
-    for function in newest.compute:
-        needed, since = columns_for([function], decimals=newest.decimals), sharing[-1]
-        for each in reversed(sharing):
-            if not needed <= columns_for(("count", *each.meter.compute), decimals=each.meter.decimals):
-                break
-            since = each
-        if since is not first:
-            added[function] = Added(since.version, since.created_ms)
-    return added
+    """Of the versions that share their points: since which each has kept what the newest one keeps."""
+    without_a_break = _kept(sharing[-1])
+    since: dict[str, Version] = {}
+    for each in reversed(sharing):
+        without_a_break &= _kept(each)
+        since |= dict.fromkeys(without_a_break, each)
+    return {part: Added(at.version, at.created_ms) for part, at in since.items() if at is not sharing[0]}
+
+
+def _kept(version: Version) -> frozenset[str]:
+    return kept_for(version.meter.compute, decimals=version.meter.decimals)
 
 
 def find(meters: Iterable[RegisteredMeter], name: str) -> RegisteredMeter:

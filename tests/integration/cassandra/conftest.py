@@ -11,6 +11,7 @@ from tallymark.store import deltas
 from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.store.read_plan import Question
 
 OpenStore = Callable[..., CassandraStore]
 
@@ -46,8 +47,8 @@ def counts(store: CassandraStore) -> dict[str, int]:
     """By series, of all time; the sum over all series must be theirs."""
     with store.snapshots.take() as snapshot:
         question: dict[str, Any] = {"where": {}, "start_s": None, "end_s": None, "step_s": None}
-        found = snapshot.read(store.registry.meter("main", "events"), by=("event",), **question)
-        total = snapshot.read(store.registry.meter("main", "events"), by=(), **question)
+        found = snapshot.read(Question.between(store.registry.meter("main", "events"), by=("event",), **question))
+        total = snapshot.read(Question.between(store.registry.meter("main", "events"), **question))
     assert total["n"].sum() == found["n"].sum()
     return dict(zip(found["label.event"], found["n"], strict=True))
 

@@ -9,6 +9,7 @@ from tallymark.store import deltas
 from tallymark.store.cassandra import index
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.store.read_plan import Question
 
 SERIES = 5_000
 COUNTRIES = ("KR", "US", "DE")
@@ -42,7 +43,7 @@ def test_a_question_to_5000_series(open_store: Any) -> None:
 
     def ask(where: Any, by: Any, step_s: int | None = None) -> pl.DataFrame:
         with store.snapshots.take() as snapshot:
-            return snapshot.read(meter, where=where, by=by, start_s=None, end_s=None, step_s=step_s)
+            return snapshot.read(Question(meter, where=where, by=by, step_s=step_s))
 
     questions: list[Any] = [
         ({}, (), None),

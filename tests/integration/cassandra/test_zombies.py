@@ -6,6 +6,7 @@ import pytest
 
 from tallymark.store.cassandra import connection
 from tallymark.store.protocol import SnapshotOutdated, StoreError, StoreUnreachable
+from tallymark.store.read_plan import Question
 from tallymark.testing import until
 
 
@@ -136,11 +137,11 @@ def test_a_snapshot_older_than_two_folds_says_so_instead_of_guessing(open_store:
     with store.snapshots.take() as snapshot:
         store.sink.apply([build.stretch(1, 2)], now_ms=0)
         store.upkeep.fold(most_points=10)
-        assert snapshot.read(events, **question)["n"].to_list() == [1]
+        assert snapshot.read(Question.between(events, **question))["n"].to_list() == [1]
         store.sink.apply([build.stretch(2, 3)], now_ms=0)
         store.upkeep.fold(most_points=10)
         with pytest.raises(SnapshotOutdated, match="take a new one"):
-            snapshot.read(events, **question)
+            snapshot.read(Question.between(events, **question))
     with store.snapshots.take() as snapshot:
         store.sink.apply([build.stretch(3, 4)], now_ms=0)
         store.upkeep.fold(most_points=10)

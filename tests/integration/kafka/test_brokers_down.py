@@ -66,7 +66,7 @@ def test_one_then_two_of_three_killed_and_back(stage, kafka):
         return False
 
     until(again, "appends are taken again", deadline_s=30)
-    until(again, "and stay so", deadline_s=5)
+    until(again, "and stay so", deadline_s=30)
     found = set(everything(reader))
     assert acknowledged <= found, "acknowledged minus delivered = 0"
 

@@ -58,7 +58,7 @@ def by_rolling(rows: Sequence[Row]) -> Row:
     connection = points_of([rows])
     connection.execute("CREATE TABLE series (series_id INTEGER PRIMARY KEY)")
     connection.execute("INSERT INTO series VALUES (1)")
-    points.sum_up(connection, MINUTE_S, HOUR_S, 0, range(1, 2), columns.NAMES)
+    points.sum_up(connection, MINUTE_S, HOUR_S, points.Slice(0, range(1, 2), None), columns.NAMES)
     return read(connection, ", ".join(columns.NAMES), HOUR_S)
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tallymark.cli import main
-from tallymark.meters import to_mapping
-from tallymark.meters.model import METRICS
+from tallymark.meters import Meter, from_mapping, to_mapping
+from tallymark.meters.model import METRICS, Late
 
 
 @pytest.fixture
@@ -247,6 +247,60 @@ def test_meters_are_added_listed_and_deleted(fake_service, capsys):
     assert "video, country" in capsys.readouterr().out
     assert main(["meters", "delete", "views"]) == 0
     assert fake_service.meters == {}
+
+
+def test_every_key_of_a_definition_has_its_option(fake_service, capsys):
+    words = (
+        "meters add trending --weights view=1,like=2.5 --by video --compute count,sum,p99.9 --distinct user --grain 1s"
+        " --late-after 1h --late-then aside --max-series 1000 --decimals 1 --where a=1"
+    )
+    assert main(words.split()) == 0
+    kept = from_mapping(fake_service.meters["trending"])
+    assert kept == Meter(
+        "trending",
+        ("like", "view"),
+        ("video",),
+        ("count", "sum", "distinct", "p99.9"),
+        where="a = 1",
+        decimals=1,
+        distinct="user",
+        grain_s=1,
+        weights=(("like", 2.5), ("view", 1.0)),
+        late=Late(3600, "aside"),
+        max_series=1000,
+    )
+    capsys.readouterr()
+    assert main(["meters", "show", "trending"]) == 0
+    shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert ["weights", "view 1, like 2.5"] in shown
+    assert ["late", "after 1h, then aside"] in shown
+
+
+def test_every_mistake_of_a_definition_is_told_before_anything_is_sent(fake_service, capsys):
+    words = "meters add views --event view --late-after soon --late-then dorp --grain 5m --weights view=x,viw=1"
+    assert main(words.split()) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "weights.view: the weight of 'view' in meter 'views' is a finite number under 1e280, not 'x'",
+        "weights.viw: 'viw' has a weight but is not in event in meter 'views'; add it there, or leave event out",
+        "grain: grain is the finest step that is kept: 1s, 10s or 1m, not '5m'; coarser steps are made from it",
+        "late.after: after is a whole number and s, m, h, d or w, like 90s, 5m, 1h or 7d, not 'soon'",
+        "late.then: then is count, aside or drop, not 'dorp'; did you mean drop?",
+        "tallymark meters: 5 mistakes in the definition of views; nothing was changed",
+    ]
+    assert fake_service.requests == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("meters add views", "which event does it count? Add --event E, or --weights"),
+        ("meters add views --weights view", "'view' is not key=value; write it like view=1,like=3"),
+        ("meters add views --weights view=1,view=2", "--weights has 'view' twice"),
+    ],
+)
+def test_a_definition_that_cannot_be_read_is_wrong_usage(fake_service, capsys, words, message):
+    assert main(words.split()) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_what_comes_later_says_so(capsys):

@@ -65,6 +65,14 @@ def test_what_clients_dropped_lately_is_one_line(fake_service, capsys, dropping,
     assert told == ([wanted] if code else [])
 
 
+def test_a_warning_is_told_and_does_not_fail(fake_service, capsys):
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "warnings": ["meter views has 100,001 series"]}
+    assert main(["status"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("all is well")
+    assert "  meter views has 100,001 series" in shown
+
+
 def test_what_a_resumed_meter_missed_is_told_and_does_not_fail(fake_service, capsys):
     resumed = {"name": "views", "broken": None, "missed": 1234}
     fake_service.answers["/v1/status"] = 200, {**GOOD, "meters": [{"name": "events", "missed": 0}, resumed]}

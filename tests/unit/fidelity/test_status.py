@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tallymark.log.protocol import Outgoing
-from tallymark.meters.model import Meter
+from tallymark.meters.model import Late, Meter
 from tallymark.store.model import DeadLetter, Lag, Ledger
 
 
@@ -315,3 +315,36 @@ def test_dead_letters_name_their_tenant_where_there_are_several(desk):
         {"hop": "collector", "reason": "bad_time", "events": 3, "tenant": "ghost"},
     ]
     assert [(each["name"], each["accepted"]) for each in told["tenants"]] == [("main", 0), ("ghost", 0)]
+
+
+def test_late_events_of_each_meter_by_what_became_of_them(whole):
+    for name, then in (("a", "count"), ("b", "aside"), ("c", "drop")):
+        whole.store.registry.put_meter("main", Meter(name, ("e",), late=Late(3600, then)), now_ms=0)
+        whole.store.count(name, ((), 60, [None] * 5))
+        whole.store.count(name, ((), 60, [None] * 2), ((), 120, [None]), late=True)
+    meters = {each["name"]: each for each in whole.ask("/v1/status")["meters"]}
+    assert [meters[name]["late_events"] for name in "abc"] == [{"counted": 3}, {"aside": 3}, {"dropped": 3}]
+    assert "late_events" not in meters["views"]
+    assert whole.ask("/v1/meters/b")["late_events"] == {"aside": 3}
+    assert "late_events" not in whole.ask("/v1/meters/views")
+
+
+def test_many_series_without_a_limit_are_a_warning_and_no_problem(whole):
+    whole.store.registry.put_meter("main", Meter("bounded", ("e",), by=("user",), max_series=1000), now_ms=0)
+    meters = {each.meter.name: each for each in whole.store.registry.meters("main")}
+    series = {str(meters["views"].set_id): 100_001, str(meters["bounded"].set_id): 200_000}
+    whole.store.heartbeats.beat("keeper", {"series": series}, now_ms=whole.now_ms)
+    told = whole.ask("/v1/status")
+    (warning,) = told["warnings"]
+    assert warning.startswith("meter views has 100,001 series and no max_series")
+    assert "video, country" in warning
+    assert told["healthy"]
+    assert {each["name"]: each.get("series") for each in told["meters"]}["bounded"] == 200_000
+    assert whole.ask("/v1/meters/views")["series"] == 100_001
+    assert "series" not in whole.ask("/v1/meters/latency")
+
+
+def test_few_series_are_no_warning(whole):
+    views = whole.store.registry.meter("main", "views")
+    whole.store.heartbeats.beat("keeper", {"series": {str(views.set_id): 100_000}}, now_ms=whole.now_ms)
+    assert whole.ask("/v1/status")["warnings"] == []

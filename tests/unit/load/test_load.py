@@ -136,3 +136,10 @@ def test_wrong_usage_is_said_before_anything_is_sent(fake_service, capsys, wrong
     assert main(["load", *wrong]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert fake_service.requests == []
+
+
+def test_a_run_can_be_named_so_that_other_meters_can_count_it(fake_service, capsys):
+    assert run(capsys, "--events", "10", "--run", "mine")[0] == 0
+    assert {path for method, path, *_ in fake_service.requests if method == "PUT"} == {"/v1/meters/load_mine"}
+    assert main(["load", "--run", "My run"]) == 2
+    assert "--run My run" in capsys.readouterr().err

@@ -1,14 +1,15 @@
 """Files of meters: every flaw with its line and column, and what applying a file would do."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.meters import Flaw, Meter, MeterError, Plan, plan
+from tallymark.meters import Change, Flaw, Meter, MeterError, Plan, plan
 from tallymark.meters.file import MAX_BYTES, load, loads
-from tallymark.meters.model import BUILT_IN, EVENTS, METRICS
+from tallymark.meters.model import BUILT_IN, EVENTS, METRICS, Late
 
 GOOD = """\
 meters:
@@ -33,11 +34,11 @@ def test_the_file_of_the_contract(tmp_path):
 def test_all_flaws_of_a_file_are_told_in_its_order(tmp_path):
     text = """\
 meters:
-  - {name: latency, event: rpc, where: "status = ok", compute: [count, p50, maxx]}
+  - {name: latency, event: rpc, where: "status = ok", compute: [count, p00, maxx]}
   - {name: views, event: view, computes: [count]}
   - name: visitors
     event: view
-    distinct: user
+    distinct: [user]
     where: >-
       user is
       nothing
@@ -51,11 +52,10 @@ meter: []
         "meters.yaml:2:50: expected a 'text', a number, true or false, found 'ok'; text needs quotes: 'ok'",
         "  status = ok",
         "           ^",
-        "meters.yaml:2:72: 'p50' in meter 'latency' comes in a later version;"
-        " now there are count, sum, min, max, avg, last",
+        "meters.yaml:2:72: unknown aggregate 'p00' in meter 'latency'; the least value is min",
         "meters.yaml:2:77: unknown aggregate 'maxx' in meter 'latency'; did you mean max?",
         "meters.yaml:3:32: unknown key 'computes' in meter 'views'; did you mean compute?",
-        "meters.yaml:6:5: 'distinct' in meter 'visitors' comes in a later version",
+        "meters.yaml:6:15: distinct is the name of the property whose values are counted, not a list",
         "meters.yaml:7:12: expected null, found 'nothing'",
         "  user is nothing",
         "          ^",
@@ -70,6 +70,27 @@ meter: []
         "meters.yaml:13:12: 'Big' is not a meter name: a lower-case letter, then up to 63 of a-z, 0-9 and _",
         "meters.yaml:13:28: 5 is not the name of an event; a text is needed (quote it)",
         "meters.yaml:14:1: unknown key 'meter'; did you mean meters?",
+    ]
+
+
+def test_flaws_of_nested_keys_have_their_own_place():
+    text = """\
+meters:
+  - name: trending
+    weights: {view: 1, like: .inf, li ke: 2}
+    late:
+      after: 1h
+      then: dorp
+  - {name: views, event: view, late: {after: 1 hour, whn: x, then: drop}, grain: 5m}
+"""
+    assert _errors(text) == [
+        "meters.yaml:3:30: the weight of 'like' in meter 'trending' is a finite number under 1e280, not '.inf'",
+        "meters.yaml:3:43: 'li ke' is not an event name: a letter or _, then up to 127 letters, digits and _ . : -",
+        "meters.yaml:6:13: then is count, aside or drop, not 'dorp'; did you mean drop?",
+        "meters.yaml:7:46: after is a whole number and s, m, h, d or w, like 90s, 5m, 1h or 7d, not '1 hour'",
+        "meters.yaml:7:54: unknown key 'whn' in late in meter 'views'; did you mean then?",
+        "meters.yaml:7:82: grain is the finest step that is kept: 1s, 10s or 1m, not '5m';"
+        " coarser steps are made from it",
     ]
 
 
@@ -215,6 +236,35 @@ def test_a_plan_says_what_would_be_added_changed_and_left():
         "by: [video] -> [video, country]",
         "where: none -> country is not null",
     ]
+
+
+def test_a_change_of_what_is_kept_begins_anew_and_is_shown():
+    before = Meter("a", ("x",), weights=(("x", 1.0),), late=Late(3600, "count"))
+    after = Meter("a", ("x",), grain_s=1, weights=(("x", 2.5),), late=Late(90, "drop"), max_series=1000)
+    (change,) = plan([before], [after]).changed
+    assert [str(difference) for difference in change.differences] == [
+        "grain: 1m -> 1s",
+        "weights: {x: 1} -> {x: 2.5}",
+        "late: {after: 1h, then: count} -> {after: 90s, then: drop}",
+        "max_series: none -> 1000",
+    ]
+    assert not change.keeps_numbers
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"grain_s": 10}, {"distinct": "u"}, {"late": Late(60, "aside")}, {"max_series": 5}, {"weights": (("x", 1.0),)}],
+)
+def test_only_another_compute_keeps_the_numbers(other):
+    meter = Meter("a", ("x",))
+    assert Change(meter, replace(meter, compute=("count", "max"))).keeps_numbers
+    assert not Change(meter, replace(meter, **other)).keeps_numbers
+
+
+def test_any_percentile_of_a_meter_with_one_is_not_newly_computed():
+    plain, median = Meter("a", ("x",), compute=("avg",)), Meter("a", ("x",), compute=("avg", "p50"))
+    assert Change(plain, median).newly_computed == ("p50",)
+    assert Change(median, replace(median, compute=("count", "sum", "rate", "p99", "p99.9"))).newly_computed == ()
 
 
 def test_a_plan_leaves_built_in_meters_alone_and_refuses_another_definition():

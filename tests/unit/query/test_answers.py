@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.query import answers
+from tallymark.query import reading
 
 DAY = "2026-11-15"
 NOON = 1_794_744_000  # 2026-11-15T12:00:00Z
@@ -188,6 +188,13 @@ def test_decimals_are_exact_in_the_text_of_the_answer(desk):
     assert b'"sum":90000000000100.05,' in desk.send("GET", "/v1/meters/revenue/total").body
 
 
+def test_an_answer_says_that_its_sums_are_exact(desk):
+    desk.store.count("revenue", ((), NOON, [0.1]))
+    for question in ("total", "series"):
+        assert desk.ask(f"/v1/meters/revenue/{question}")["decimals"] == 2
+        assert "decimals" not in desk.ask(f"/v1/meters/latency/{question}")
+
+
 def test_sums_beyond_64_bits_are_exact_in_the_text_of_the_answer(desk):
     for _ in range(3):
         desk.store.count("revenue", ((), NOON, [90_000_000_000_000.25] * 1000))
@@ -244,7 +251,7 @@ def test_few_rows_of_too_many_points_are_refused_too(desk):
 
 
 def test_top_of_more_series_than_can_be_ranked_is_refused(desk, monkeypatch):
-    monkeypatch.setattr(answers, "MOST_BYTES", 500)
+    monkeypatch.setattr(reading, "MOST_BYTES", 500)
     desk.store.count("views", *(((f"v{n}", "KR"), NOON, [None]) for n in range(51)))
     for target in ("top?by=video", "series?by=video&step=1h", "series?by=video&step=1h&limit=3"):
         problem = desk.refused(f"/v1/meters/views/{target}")

@@ -110,6 +110,7 @@ def test_filters_and_meters_without_labels(desk):
         await until(lambda: korea.events("change") and money.events("change"))
         assert [change["count"] for _, told in korea.events("change") for change in told["changes"]] == [1]
         assert b'"count":2,"sum":0.30' in money.sent
+        assert money.events("change")[0][1]["decimals"] == 2
 
     play(desk, scene)
 

@@ -17,7 +17,10 @@ CONTRACT = [
     "tz",
     "format",
     "consistency",
+    "late",
     "limit",
+    "over",
+    "rank",
     "tenant",
 ]
 
@@ -31,6 +34,7 @@ def test_every_route_is_in_it(desk):
 
 def test_every_documented_parameter_is_taken(desk):
     examples = {name: parameter.example for name, parameter in PARAMETERS.items()} | {"by": "video"}
+    needs = {"window": "&from=-1h", "over": "&from=-1h&window=5m", "compare": "&from=-1h"}
     taken = set()
     for path, methods in desk.ask("/openapi.json")["paths"].items():
         if not path.startswith("/v1/meters/"):
@@ -38,11 +42,23 @@ def test_every_documented_parameter_is_taken(desk):
         for parameter in methods.get("get", {}).get("parameters", []):
             name = parameter["name"]
             if parameter["in"] == "query" and name != "label" and not path.endswith("/live"):
-                needed = "&by=video" if path.endswith("/top") and name != "by" else ""
+                needed = needs.get(name, "") + ("&by=video" if path.endswith("/top") and name != "by" else "")
                 answer = desk.ask(f"{path.format(name='views')}?{name}={examples[name]}{needed}")
                 assert answer.get("meter", answer.get("name")) == "views"
                 taken.add(name)
     assert taken >= {"from", "to", "step", "by", "k", "fn", "tz", "tenant"}
+
+
+def test_a_query_and_its_forms_are_described(desk):
+    paths = desk.ask("/openapi.json")["paths"]
+    get, post = (paths["/v1/query"][method] for method in ("get", "post"))
+    (query,) = [each for each in get["parameters"] if each["name"] == "q"]
+    assert (query["required"], query["schema"]) == (True, {"type": "string"})
+    assert set(post["requestBody"]["content"]) == {"text/plain", "application/json"}
+    for operation in (get, post, paths["/v1/meters/{name}/top"]["get"]):
+        assert set(operation["responses"]["200"]["content"]) >= {"application/json", "text/csv"}
+        assert "304" in operation["responses"]
+    assert set(paths["/v1/meters/{name}/live"]["get"]["responses"]["200"]["content"]) == {"text/event-stream"}
 
 
 def test_what_belongs_to_a_tenant_says_so_and_nothing_else_does(desk):
@@ -50,7 +66,7 @@ def test_what_belongs_to_a_tenant_says_so_and_nothing_else_does(desk):
         for operation in methods.values():
             found = {(each["name"], each["in"]) for each in operation["parameters"]}
             both = {("tenant", "query"), ("Tallymark-Tenant", "header")}
-            assert found & both == (both if path.startswith(("/v1/meters", "/v1/dlq")) else set()), path
+            assert found & both == (both if path.startswith(("/v1/meters", "/v1/query", "/v1/dlq")) else set()), path
 
 
 def test_reserved_words_are_those_of_the_contract():

@@ -23,6 +23,7 @@ from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.grains import GRAINS, HOUR_S
 from tallymark.store.model import DeadLetter, Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreError, StoreUnreachable
+from tallymark.store.read_plan import Question
 
 LOCAL, QUORUM, SERIAL = ConsistencyLevel.LOCAL_QUORUM, ConsistencyLevel.QUORUM, ConsistencyLevel.SERIAL
 LOCAL_SERIAL = ConsistencyLevel.LOCAL_SERIAL
@@ -41,9 +42,8 @@ def stretch(start: int, end: int, *minutes: int) -> StretchResult:
 
 
 def ask(store: CassandraStore, **more: Any) -> int:
-    question: dict[str, Any] = {"where": {}, "by": (), "start_s": None, "end_s": None, "step_s": None}
     with store.snapshots.take() as snapshot:
-        return int(snapshot.read(store.registry.meter("main", "events"), **(question | more))["n"].sum())
+        return int(snapshot.read(Question(store.registry.meter("main", "events"), **more))["n"].sum())
 
 
 def test_a_store_of_an_older_version_gets_the_meter_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

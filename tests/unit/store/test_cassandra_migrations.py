@@ -17,7 +17,7 @@ from tallymark.store.cassandra.migrations import StoreFacts
 from tallymark.store.cassandra.progress import progress
 from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.format import VERSION
-from tallymark.store.grains import DAY_S, HOUR_S
+from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
 from tallymark.store.protocol import LeaseLost, StoreError
 
 ADDRESS = cassandras.address(0, name="store")
@@ -51,7 +51,10 @@ def facts(server: Server) -> StoreFacts:
 def test_it_is_of_this_format_afterwards_and_keeps_what_it_had(old):
     store = opened(old)
     assert facts(old) == StoreFacts(VERSION, 4)
-    assert (store.upkeep.marks().rolled, store.upkeep.marks().folded) == ({HOUR_S: 7200, DAY_S: 0}, 3)
+    assert (store.upkeep.marks().rolled, store.upkeep.marks().folded) == (
+        {MINUTE_S: 7200, HOUR_S: 7200, DAY_S: 0},
+        3,
+    )
     assert [meter.meter.name for meter in store.registry.meters("main")] == ["events", "metrics"]
 
 
@@ -59,7 +62,7 @@ def test_marks_are_written_in_the_new_way_with_the_next_change(old):
     store = opened(old)
     while store.upkeep.roll(now_ms=4 * HOUR_S * 1000, delay_s=0, slice_series=10):
         pass
-    assert store.upkeep.marks().rolled == {HOUR_S: 4 * HOUR_S, DAY_S: 0}
+    assert store.upkeep.marks().rolled == {MINUTE_S: 4 * HOUR_S, HOUR_S: 4 * HOUR_S, DAY_S: 0}
     head = Book(Link(ADDRESS, lambda _: Session(old)), "store", POINTS).head()
     assert b"hours_through" not in head.facts
     assert progress(head).rolled == store.upkeep.marks().rolled
@@ -114,7 +117,7 @@ def test_killed_at_any_statement_it_is_done_by_the_next(old, monkeypatch):
         except Died:
             store = opened(server)
             assert facts(server) == StoreFacts(VERSION, 4)
-            assert store.upkeep.marks().rolled == {HOUR_S: 7200, DAY_S: 0}
+            assert store.upkeep.marks().rolled == {MINUTE_S: 7200, HOUR_S: 7200, DAY_S: 0}
         else:
             break
     assert number > 10, "opening takes more statements than that"

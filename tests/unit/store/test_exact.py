@@ -13,6 +13,7 @@ from tallymark.meters.model import Meter
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
 from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.store.read_plan import Question
 from tallymark.store.sqlite.store import SqliteStore
 
 MIDNIGHT = 20_000 * DAY_S
@@ -46,9 +47,9 @@ def answers(store: SqliteStore) -> set[int]:
     with store.snapshots.take() as snapshot:
         for step_s in (None, 60, HOUR_S, DAY_S):
             for by in ((), ("shop",)):
-                answer = snapshot.read(
-                    store.registry.meter("main", "money"), where={}, by=by, start_s=None, end_s=None, step_s=step_s
-                ).select(*exact.PARTS)
+                answer = snapshot.read(Question(store.registry.meter("main", "money"), by=by, step_s=step_s)).select(
+                    *exact.PARTS
+                )
                 found.add(sum(exact.whole(*row) or 0 for row in answer.rows()))
     return found
 

@@ -4,10 +4,10 @@ import polars as pl
 import pytest
 
 from tallymark.store import folding
-from tallymark.store.folding import LEVELS, UnderWay, closed_through, gather, left_to_roll, plan_fold
-from tallymark.store.grains import DAY_S, EARLIEST_S, HOUR_S, LATEST_S, MINUTE_S
+from tallymark.store.folding import LEVELS, UnderWay, by_base, closed_through, gather, left_to_roll, moves_to, plan_fold
+from tallymark.store.grains import DAY_S, EARLIEST_S, HOUR_S, LATEST_S, MINUTE_S, TEN_SECONDS_S
 
-HOURS, DAYS = LEVELS
+MINUTES, HOURS, DAYS = LEVELS
 NOON = 43_200
 """of the day 0; so is everything below"""
 
@@ -21,11 +21,14 @@ def coarser(rows: pl.DataFrame, grain_s: int) -> pl.DataFrame:
     return rows.with_columns(pl.col("bucket_s") // grain_s * grain_s).unique(maintain_order=True)
 
 
-def plan(*found: tuple[int, int], hours: int, days: int, **under_way: UnderWay) -> folding.FoldPlan:
+def plan(
+    *found: tuple[int, int], hours: int, days: int, minutes: int = 0, base_s: int = MINUTE_S, **under_way: UnderWay
+) -> folding.FoldPlan:
+    grains = {"minute": MINUTE_S, "hour": HOUR_S, "day": DAY_S}
     return plan_fold(
-        points(*found),
-        rolled={HOUR_S: hours, DAY_S: days},
-        under_way={{"hour": HOUR_S, "day": DAY_S}[name]: each for name, each in under_way.items()},
+        {base_s: points(*found)},
+        rolled={MINUTE_S: minutes, HOUR_S: hours, DAY_S: days},
+        under_way={grains[name]: each for name, each in under_way.items()},
         first_s=NOON,
         last_s=NOON,
         coarser=coarser,
@@ -33,7 +36,7 @@ def plan(*found: tuple[int, int], hours: int, days: int, **under_way: UnderWay) 
 
 
 def parts(planned: folding.FoldPlan) -> dict[int, list[tuple[int, ...]]]:
-    return {grain_s: rows.rows() for grain_s, rows in planned.parts}
+    return {part.grain_s: part.rows.rows() for part in planned.parts}
 
 
 def test_a_point_of_an_open_hour_leaves_the_hour_to_be_rolled():
@@ -69,14 +72,62 @@ def test_the_bounds_are_widened_and_never_narrowed():
 
 
 def test_nothing_to_fold_changes_nothing():
-    planned = plan_fold(points(), rolled={}, under_way={}, first_s=LATEST_S, last_s=EARLIEST_S, coarser=coarser)
+    planned = plan_fold(
+        {MINUTE_S: points()}, rolled={}, under_way={}, first_s=LATEST_S, last_s=EARLIEST_S, coarser=coarser
+    )
     assert (planned.parts, planned.unrolled, planned.first_s, planned.last_s) == ((), set(), LATEST_S, EARLIEST_S)
 
 
-def test_an_hour_is_closed_by_the_clock_and_a_day_by_its_hours():
-    rolled = {HOUR_S: DAY_S + HOUR_S, DAY_S: 0}
-    assert closed_through(HOURS, rolled=rolled, time_s=NOON + 3599) == NOON
+def test_a_second_of_an_open_minute_leaves_the_minute_and_nothing_coarser():
+    planned = plan((1, NOON + 61), base_s=1, minutes=NOON, hours=NOON, days=0)
+    assert parts(planned) == {1: [(1, NOON + 61)]}
+    assert planned.unrolled == {(MINUTE_S, NOON + 60)}
+
+
+def test_a_late_second_goes_into_its_minute_and_leaves_the_hour():
+    planned = plan((1, NOON + 61), base_s=1, minutes=NOON + 120, hours=NOON, days=0)
+    assert parts(planned) == {1: [(1, NOON + 61)], MINUTE_S: [(1, NOON + 60)]}
+    assert planned.unrolled == {(HOUR_S, NOON)}
+
+
+def test_a_very_late_second_goes_into_every_grain():
+    planned = plan((1, 61), base_s=1, minutes=DAY_S, hours=DAY_S, days=DAY_S)
+    assert parts(planned) == {1: [(1, 61)], MINUTE_S: [(1, 60)], HOUR_S: [(1, 0)], DAY_S: [(1, 0)]}
+    assert planned.unrolled == set()
+
+
+def test_sets_of_different_grains_meet_in_the_coarser_ones_and_never_in_one_part():
+    both = {1: points((1, 61)), TEN_SECONDS_S: points((2, 70)), MINUTE_S: points((3, 120))}
+    rolled = {MINUTE_S: HOUR_S, HOUR_S: HOUR_S, DAY_S: 0}
+    planned = plan_fold(both, rolled=rolled, under_way={}, first_s=NOON, last_s=NOON, coarser=coarser)
+    assert [(part.grain_s, part.is_base, part.rows.rows()) for part in planned.parts] == [
+        (1, True, [(1, 61)]),
+        (10, True, [(2, 70)]),
+        (60, True, [(3, 120)]),
+        (60, False, [(1, 60), (2, 60)]),
+        (3600, False, [(1, 0), (2, 0), (3, 0)]),
+    ]
+    assert (planned.first_s, planned.last_s) == (61, NOON)
+
+
+def test_points_are_split_by_the_grain_of_their_set():
+    rows = pl.DataFrame({"meter": [1, 2, -2, 3], "bucket_s": [60, 1, 2, 10]})
+    found = by_base(rows, {2: 1, -2: 1, 3: 10, 4: 1})
+    assert {base_s: part["bucket_s"].to_list() for base_s, part in found.items()} == {1: [1, 2], 10: [10], 60: [60]}
+
+
+def test_the_mark_of_minutes_moves_only_for_an_hour_or_a_bucket():
+    assert moves_to(MINUTES, closed_s=NOON + 120, lowest_s=None) == NOON
+    assert moves_to(MINUTES, closed_s=NOON + 120, lowest_s=NOON + 60) == NOON + 60
+    assert moves_to(HOURS, closed_s=NOON, lowest_s=None) == NOON
+
+
+def test_an_hour_is_closed_by_its_minutes_and_a_day_by_its_hours():
+    rolled = {MINUTE_S: NOON + 3540, HOUR_S: DAY_S + HOUR_S, DAY_S: 0}
+    assert closed_through(MINUTES, rolled=rolled, time_s=NOON + 119) == NOON + 60
+    assert closed_through(HOURS, rolled=rolled, time_s=9 * DAY_S) == NOON
     assert closed_through(DAYS, rolled=rolled, time_s=9 * DAY_S) == DAY_S
+    assert left_to_roll(MINUTES, NOON + 60) == {(HOUR_S, NOON)}
     assert left_to_roll(HOURS, DAY_S + NOON) == {(DAY_S, DAY_S)}
     assert left_to_roll(DAYS, DAY_S) == set()
 

@@ -13,6 +13,7 @@ from tallymark.store import deltas
 from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.protocol import Store
+from tallymark.store.read_plan import Question
 from tallymark.store.sqlite import connection
 from tallymark.store.sqlite.store import SqliteStore
 
@@ -93,10 +94,10 @@ def assert_exact(store: Store, batches: int = BATCHES) -> None:
     """By series, which the points give, and over all, which the sums give."""
     each = batches * EACH
     with store.snapshots.take() as snapshot:
-        question: dict[str, Any] = {"where": {}, "start_s": None, "end_s": None}
-        found = snapshot.read(store.registry.meter("main", "events"), by=("event",), step_s=3600, **question)
+        meter = store.registry.meter("main", "events")
+        found = snapshot.read(Question(meter, by=("event",), step_s=3600))
         assert [row[:3] for row in found.rows()] == [(series, hour, each) for series in SERIES for hour in HOURS]
-        found = snapshot.read(store.registry.meter("main", "events"), by=(), step_s=3600, **question)
+        found = snapshot.read(Question(meter, step_s=3600))
         assert [row[:2] for row in found.rows()] == [(hour, each * len(SERIES)) for hour in HOURS]
 
 

@@ -11,9 +11,10 @@ import pytest
 from tallymark.aggregates.columns import COLUMNS
 from tallymark.store import deltas
 from tallymark.store.format import VERSION
-from tallymark.store.grains import DAY_S, GRAINS, HOUR_S
+from tallymark.store.grains import DAY_S, GRAINS, HOUR_S, MINUTE_S
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.protocol import StoreError
+from tallymark.store.read_plan import Question
 from tallymark.store.sqlite import connection, migrations
 from tallymark.store.sqlite.store import SqliteStore
 
@@ -35,9 +36,7 @@ def old(tmp_path: Path) -> Path:
 
 def shops(store: SqliteStore, step_s: int | None = None) -> list[tuple[object, ...]]:
     with store.snapshots.take() as snapshot:
-        answer = snapshot.read(
-            store.registry.meter("main", "sales"), where={}, by=["shop"], start_s=None, end_s=None, step_s=step_s
-        )
+        answer = snapshot.read(Question(store.registry.meter("main", "sales"), by=["shop"], step_s=step_s))
     return answer.select("label.shop", "n", "n_value", "sum", "exact_high", "exact_low", "min", "max").rows()
 
 
@@ -45,7 +44,8 @@ def test_it_answers_what_it_answered(old):
     with closing(SqliteStore(old)) as store:
         for step_s in (None, 60, HOUR_S, DAY_S):
             assert shops(store, step_s) == SHOPS
-        assert store.upkeep.marks().rolled == {HOUR_S: MIDNIGHT + 47 * HOUR_S, DAY_S: MIDNIGHT + DAY_S}
+        hours = MIDNIGHT + 47 * HOUR_S
+        assert store.upkeep.marks().rolled == {MINUTE_S: hours, HOUR_S: hours, DAY_S: MIDNIGHT + DAY_S}
         assert [letter.detail for letter in store.dead_letters.search(tenant=None, reasons=["bad_time"])] == ["old"]
 
 

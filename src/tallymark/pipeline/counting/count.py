@@ -1,33 +1,24 @@
 """What one stretch of one partition adds to every live meter. No Spark in here."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
-from tallymark.aggregates import columns, exact
-from tallymark.aggregates.functions import VERSION_COLUMN, columns_for
 from tallymark.events.tenants import MAIN
 from tallymark.log.protocol import Record
-from tallymark.meters.compile import to_polars
-from tallymark.meters.expression import parse
 from tallymark.pipeline.counting.aside import letters, maybe_duplicates
 from tallymark.pipeline.counting.claims import Claims
 from tallymark.pipeline.counting.decode import MOST_VALUES, Decoded, slices
+from tallymark.pipeline.counting.measure import matching, measure, taken, with_buckets
 from tallymark.pipeline.counting.needs import needs
-from tallymark.pipeline.counting.properties import PropertyColumns, number_column, text_column
 from tallymark.pipeline.counting.split import by_tenant, per_tenant
 from tallymark.store import deltas
 from tallymark.store.model import DeadLetter, Ledger, RegisteredMeter
 
-GRAIN_S = 60
 LATE_MS = 3_600_000
-# Sums of money are exact integers (`aggregates.exact`): beyond 2^53 units a float could not say which integer it means.
-LARGEST_EXACT = 2.0**53
-# Below it no sum of as many values as can be counted is infinite, whatever the order. An infinite sum would stay so.
-LARGEST = 1e280
 
 NO_NAMES = pl.Series(dtype=pl.String)
 
@@ -186,9 +177,7 @@ def _count_slice(
 
 def only_fresh(events: Decoded, other: np.ndarray) -> Decoded:
     """The events without the other ones; `values` keep pointing at their rows."""
-    table = events.table.with_columns(
-        bucket_s=(pl.col("time") // (GRAIN_S * 1000) * GRAIN_S), row=pl.int_range(pl.len(), dtype=pl.Int64)
-    )
+    table = events.table.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64))
     if other.any():
         table = table.filter(~pl.Series(other))
     return replace(events, table=table)
@@ -217,86 +206,22 @@ def expand(events: Decoded, meters: Sequence[RegisteredMeter]) -> tuple[list[pl.
     parts: list[pl.DataFrame] = []
     failed: dict[int, str] = {}
     unmatched = np.ones(events.table.height, np.bool_)
+    events = replace(events, table=with_buckets(events.table, meters))
     for registered in meters:
         if registered.meter.events and events.names.isdisjoint(registered.meter.events):
             continue
         try:
             matched = matching(events.table, registered)
             found = list(measure(events, matched, registered))
+            counted = taken(events.table, matched, registered)
         except (MemoryError, OSError):
             raise
         except (Exception, pl.exceptions.PanicException) as error:  # noqa: BLE001
             failed[registered.meter_id] = f"{type(error).__name__}: {error}"[:500]
             continue
         parts += found
-        unmatched &= ~(matched.to_numpy() if matched is not None else np.True_)
+        unmatched &= ~(counted.to_numpy() if counted is not None else np.True_)
     if failed:
         named = {each.meter_id: each.meter.name for each in meters}
         raise MeterFailed(failed, "; ".join(f"meter {named[meter]}: {why}" for meter, why in failed.items()))
     return parts, int(unmatched.sum())
-
-
-def matching(table: pl.DataFrame, registered: RegisteredMeter) -> pl.Series | None:
-    """Which events the meter takes; None for all."""
-    meter = registered.meter
-    conditions = []
-    if meter.events:
-        conditions.append(pl.col("event").is_in(list(meter.events)))
-    if meter.where:
-        conditions.append(to_polars(parse(meter.where), PropertyColumns()))
-    if not conditions:
-        return None
-    return table.select(pl.all_horizontal(conditions).fill_null(False).alias("matched")).to_series()
-
-
-def measure(events: Decoded, matched: pl.Series | None, registered: RegisteredMeter) -> Iterator[pl.DataFrame]:
-    """The meter's aggregates per series and minute, in one part or several."""
-    meter = registered.meter
-    rows = events.table if matched is None else events.table.filter(matched)
-    labels = [_label(name).alias(f"label{number}") for number, name in enumerate(meter.by)]
-    number = pl.col(number_column(meter.value)) if meter.value else pl.col("value")
-    needed = columns_for(("count", *meter.compute), decimals=meter.decimals)
-    time = ["time"] if columns.uses_time(needed) else []
-    rows = rows.select("row", "bucket_s", *time, *labels, number.alias("number"))
-    if not meter.each:
-        yield _aggregated(rows, registered, needed)
-        return
-    rows = rows.drop("number")
-    # One record alone may hold more named numbers than a slice should.
-    for values in events.values.iter_slices(MOST_VALUES):
-        yield _aggregated(rows.join(values, on="row").rename({"metric": f"label{len(meter.by)}"}), registered, needed)
-
-
-def _aggregated(rows: pl.DataFrame, registered: RegisteredMeter, needed: Collection[str]) -> pl.DataFrame:
-    meter = registered.meter
-    keys = [f"label{number}" for number in range(len(meter.labels))]
-    series = pl.concat_str(keys, separator="\0") if keys else pl.lit("")
-    # What is usable becomes columns first: within the aggregates it would be worked out again wherever it is used.
-    return (
-        rows.lazy()
-        .with_columns(usable(meter.decimals) if "n_value" in needed else ())
-        .group_by([*keys, "bucket_s"])
-        .agg(columns.of_events(needed))
-        .select(
-            pl.lit(registered.set_id, pl.Int32).alias("meter"),
-            series.alias("series"),
-            *(name for name in deltas.SCHEMA if name not in ("meter", "series", VERSION_COLUMN)),
-            pl.lit(registered.counts_as, pl.Int64).alias(VERSION_COLUMN),
-        )
-        .collect()
-    )
-
-
-def _label(name: str) -> pl.Expr:
-    return pl.col("event") if name == "event" else pl.col(text_column(name)).fill_null("")
-
-
-def usable(decimals: int | None) -> list[pl.Expr]:
-    """The column `number` without what counts as no value, and with `decimals` the same in whole `units`."""
-    number = pl.col("number")
-    number = pl.when(number.abs() < LARGEST).then(number)  # neither for what is infinite nor for what is no number
-    if decimals is None:
-        return [number.alias("number")]
-    units = exact.units(number, decimals)
-    units = pl.when(units.abs() < LARGEST_EXACT).then(units).cast(pl.Int64)
-    return [pl.when(units.is_not_null()).then(pl.col("number")).alias("number"), units.alias("units")]

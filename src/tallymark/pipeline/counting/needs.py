@@ -57,6 +57,5 @@ def needs(meters: Iterable[RegisteredMeter]) -> Needs:
 
 
 def _properties(meter: Meter) -> set[str]:
-    names = set(meter.by) - {"event"}
-    names |= {meter.value} if meter.value else set()
+    names = {*meter.by, *filter(None, (meter.value, meter.distinct))} - {"event"}
     return names | (set(parse(meter.where).properties()) if meter.where else set())

@@ -21,8 +21,8 @@ from tallymark.store.cassandra.points import KEY, Points, coarser
 from tallymark.store.cassandra.progress import Progress, Rolling, progress, unrolled_rows
 from tallymark.store.cassandra.reading import Reader
 from tallymark.store.cassandra.write_cache import WriteCache
-from tallymark.store.folding import FoldPlan, UnderWay, gather, plan_fold
-from tallymark.store.grains import MINUTE_S
+from tallymark.store.folding import FoldPlan, Part, UnderWay, by_base, gather, plan_fold
+from tallymark.store.grains import BASES
 from tallymark.store.model import Folded
 
 # A row remembers one version before the last. With this pause a reader has at least that long for an answer.
@@ -49,7 +49,7 @@ class Fold:
     def __init__(self, reader: Reader, *, pause_s: float = MIN_PAUSE_S, clock: Callable[[], float] = time.monotonic):
         self.term = Term("keeper")
         self.lock = threading.RLock()
-        self.write_cache = WriteCache(reader.points)
+        self._write_caches = {base_s: WriteCache(reader.points, base_s) for base_s in BASES}
         self._reader = reader
         self._book: Book = reader.book
         self._points: Points = reader.points
@@ -71,6 +71,11 @@ class Fold:
                 return Folded()
             return self._write_slice(head, rest, max(1, most_points))
 
+    def rolled(self, before: str, after: str) -> None:
+        """This keeper's roll moved the book from one token to another, and left what was counted alone."""
+        for cache in self._write_caches.values():
+            cache.follow(before, after)
+
     def forget(self) -> None:
         """What another keeper may have changed: this one's time begins now."""
         with self.lock:
@@ -82,13 +87,15 @@ class Fold:
         if marks.folding is None and self._clock() < self._not_before:
             return None
         through = self._reader.events.head().sequence if marks.folding is None else marks.folding
-        waiting = self._reader.journal.all_entries(marks.folded, through)
+        batches = self._reader.journal.all_entries(marks.folded, through)
+        waiting = self._reader.limited(batches, folded=marks.folded)
         gathered, cut_short = gather(waiting, whole=marks.folding is not None)
         if not gathered:
             return None
         through = gathered[-1][0]
         token = head.token
-        self.write_cache.begin(token)
+        for cache in self._write_caches.values():
+            cache.begin(token)
         if marks.folding is None:
             begun = self._change(head, lambda now: msgspec.structs.replace(now, folding=through))
             if begun is None:
@@ -100,28 +107,32 @@ class Fold:
     def _planned(
         self, marks: Progress, token: str, through: int, merged: pl.DataFrame, rows: int, cut_short: bool
     ) -> _Rest:
-        minutes = self._points.placed(pl.concat([deltas.sums(merged), merged]), MINUTE_S).sort(KEY)
+        both = pl.concat([deltas.sums(merged), merged])
+        meters = frozenset(both["meter"].unique())
         plan = plan_fold(
-            minutes,
+            {
+                base_s: self._points.placed(rows, base_s).sort(KEY)
+                for base_s, rows in by_base(both, self._reader.grains(meters)).items()
+            },
             rolled=marks.rolled,
             under_way={grain_s: _under_way(rolling) for grain_s, rolling in marks.rolling.items()},
             first_s=marks.first_s,
             last_s=marks.last_s,
             coarser=coarser,
         )
-        meters = frozenset(marks.meters) | frozenset(minutes["meter"].unique())
-        return _Rest(token, through, plan, meters, rows, cut_short)
+        return _Rest(token, through, plan, meters | frozenset(marks.meters), rows, cut_short)
 
     def _write_slice(self, head: Head, rest: _Rest, most_points: int) -> Folded:
         mark = progress(head).mark
         self._rest = rest
         written = 0
         while rest.plan.parts and written < most_points:
-            (grain_s, rows), *later = rest.plan.parts
-            now, left = rows.head(most_points - written), rows[most_points - written :]
-            self._add(grain_s, now, mark)
-            written += now.height
-            parts = (*(((grain_s, left),) if left.height else ()), *later)
+            part, *later = rest.plan.parts
+            room = most_points - written
+            now, left = part._replace(rows=part.rows.head(room)), part._replace(rows=part.rows[room:])
+            self._add(now, mark)
+            written += now.rows.height
+            parts = (*((left,) if left.rows.height else ()), *later)
             rest = replace(rest, plan=replace(rest.plan, parts=parts))
             self._rest = rest
         if rest.plan.parts:
@@ -130,17 +141,18 @@ class Fold:
         self._rest = None
         return Folded(rest.deltas, written, more=rest.cut_short) if ended else Folded()
 
-    def _add(self, grain_s: int, rows: pl.DataFrame, mark: int) -> None:
-        if grain_s == MINUTE_S:
+    def _add(self, part: Part, mark: int) -> None:
+        grain_s, rows, is_base = part
+        if is_base:
             self._reader.index.add(rows)
-            bases = self.write_cache.bases(rows, mark=mark)
+            there = self._write_caches[grain_s].bases(rows, mark=mark)
         else:
-            bases = self._points.at(grain_s, rows, mark=mark)
-        before = rows.select(KEY).join(bases, on=KEY, how="left", maintain_order="left")
-        after = _sum(rows, bases)
+            there = self._points.at(grain_s, rows, mark=mark)
+        before = rows.select(KEY).join(there, on=KEY, how="left", maintain_order="left")
+        after = _sum(rows, there)
         self._points.write(grain_s, after, before, change=mark + 1)
-        if grain_s == MINUTE_S:
-            self.write_cache.add(after, change=mark + 1)
+        if is_base:
+            self._write_caches[grain_s].add(after, change=mark + 1)
 
     def _finish(self, head: Head, rest: _Rest) -> bool:
         def moved(now: Progress) -> Progress:
@@ -157,7 +169,8 @@ class Fold:
         ended = self._change(replace(head, token=rest.token), moved, put=unrolled_rows(rest.plan.unrolled), known=False)
         if ended is None:
             return False
-        self.write_cache.finish(ended.head.token)
+        for cache in self._write_caches.values():
+            cache.finish(ended.head.token)
         self._not_before = self._clock() + self._pause_s
         return True
 
@@ -179,9 +192,9 @@ class Fold:
         return self._book.change(decide, term=self.term, known=Page(head) if known else None)
 
 
-def _sum(rows: pl.DataFrame, bases: pl.DataFrame) -> pl.DataFrame:
+def _sum(rows: pl.DataFrame, there: pl.DataFrame) -> pl.DataFrame:
     """Each row with what was there before it, in the same order."""
-    both = pl.concat([rows, bases.select(*KEY, *columns.NAMES)])
+    both = pl.concat([rows, there.select(*KEY, *columns.NAMES)])
     return rows.select(KEY).join(columns.merge(both, KEY), on=KEY, maintain_order="left")
 
 

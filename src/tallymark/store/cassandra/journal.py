@@ -1,6 +1,6 @@
 """The journal: applied batches in order, with their deltas fetched from where they lie."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import takewhile
 
 import polars as pl
@@ -28,15 +28,15 @@ class Journal:
         self._deposits = CassandraDeposits(link, store)
         self._pruned = 0
 
-    def entries(self, *, after: int, through: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    def entries(self, *, after: int, through: int, sketches: bool = True) -> Generator[tuple[int, pl.DataFrame]]:
         """(sequence, deltas) of the batches that are there, as many at a time as the caller takes."""
         for found in self._groups(after, through):
-            yield from self._decoded(found)
+            yield from self._decoded(found, sketches=sketches)
 
-    def all_entries(self, after: int, through: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    def all_entries(self, after: int, through: int, sketches: bool = True) -> Generator[tuple[int, pl.DataFrame]]:
         """As `entries`, for a reader that needs each: one that was pruned since makes its moment unreadable."""
         expected = after + 1
-        for sequence, frame in self.entries(after=after, through=through):
+        for sequence, frame in self.entries(after=after, through=through, sketches=sketches):
             if sequence != expected:
                 break
             yield sequence, frame
@@ -85,11 +85,13 @@ class Journal:
             yield [(sequence, entry.decode(value)) for sequence, value in rows]
             after = rows[-1][0]
 
-    def _decoded(self, found: list[tuple[int, entry.Entry]]) -> Iterator[tuple[int, pl.DataFrame]]:
+    def _decoded(self, found: list[tuple[int, entry.Entry]], *, sketches: bool) -> Iterator[tuple[int, pl.DataFrame]]:
         bodies = self._deposits.read([deposit for _, each in found for deposit in each.deposits])
         for sequence, each in found:
             frames = [
-                deltas.decode(self._whole(sequence, part, next(bodies)) if part.deposit else part.inline)
+                deltas.decode(
+                    self._whole(sequence, part, next(bodies)) if part.deposit else part.inline, sketches=sketches
+                )
                 for part in each.parts
             ]
             yield sequence, frames[0] if len(frames) == 1 else pl.concat(frames)

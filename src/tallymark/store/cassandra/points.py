@@ -100,15 +100,17 @@ class Points:
         return self._frames(places, ((_OF_PLACE[grain_s], (self._store, *place)) for place in places), mark)
 
     def summed(
-        self, finer_s: int, grain_s: int, places: Sequence[Place], start_s: int, *, mark: int
+        self, grain_s: int, sources: Sequence[tuple[int, Place]], start_s: int, *, mark: int
     ) -> Iterator[pl.DataFrame]:
-        """For each place its rows in the bucket from `start_s` on, as rows of the coarser grain; perhaps none.
+        """For each place its rows in the bucket from `start_s` on, as rows of this grain; perhaps none.
+
+        A source is a place and its own, finer grain.
 
         Page by page, so that of a place with many series only their sums are held.
         """
         is_in = (pl.col("bucket_s") >= start_s) & (pl.col("bucket_s") < start_s + grain_s)
-        asks: Iterator[Ask] = ((_OF_PLACE[finer_s], (self._store, *place)) for place in places)
-        for place, result in zip(places, self._link.stream(asks), strict=True):
+        asks: Iterator[Ask] = ((_OF_PLACE[finer_s], (self._store, *place)) for finer_s, place in sources)
+        for (_, place), result in zip(sources, self._link.stream(asks), strict=True):
             parts = [coarser(_frame(place, rows, mark).filter(is_in), grain_s) for rows in self._link.pages(result)]
             # A series may go on from one page to the next.
             yield coarser(pl.concat(parts), grain_s) if len(parts) > 1 else parts[0] if parts else _NONE

@@ -6,7 +6,7 @@ import msgspec
 
 from tallymark.store.cassandra.book import Head, Key
 from tallymark.store.folding import Bucket
-from tallymark.store.grains import DAY_S, EARLIEST_S, HOUR_S, LATEST_S
+from tallymark.store.grains import DAY_S, EARLIEST_S, HOUR_S, LATEST_S, MINUTE_S
 
 UNROLLED = "unrolled"
 """kind of the rows (grain, bucket): coarse buckets that hold finer points not yet rolled"""
@@ -60,4 +60,7 @@ def progress(head: Head) -> Progress:
         old = head.read_facts(_Progress2)
         rolled = {HOUR_S: old.hours_through, DAY_S: old.days_through}
         found = msgspec.structs.replace(found, rolled=rolled)
+    if MINUTE_S not in found.rolled:
+        # Until format 5 nothing was finer, so that no minute was left to be rolled.
+        found = found.with_through(MINUTE_S, found.rolled[HOUR_S])
     return found

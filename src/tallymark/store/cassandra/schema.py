@@ -27,6 +27,9 @@ _TABLES = {
     # The index over labels: which series of a meter have this value.
     "series_by_label": """(store text, meter int, label text, value text, series text,
         PRIMARY KEY ((store, meter, label, value), series))""",
+    # All series of a set; a set with a limit has no others.
+    "series": """(store text, meter int, shard int, series text,
+        PRIMARY KEY ((store, meter, shard), series))""",
     # A table a grain. What a fold writes at one time lies in few partitions, and what a roll of an hour reads in one
     # for each shard; none grows beyond a shard's series times 60.
     **{

@@ -39,7 +39,7 @@ class CassandraStore:
         self.snapshots = CassandraSnapshots(reader)
         self.dead_letters = CassandraDeadLetters(self._link, address.name)
         self.heartbeats = CassandraHeartbeats(self._link, address.name)
-        self.upkeep = CassandraUpkeep(reader, self._fold, self.registry, self.dead_letters)
+        self.upkeep = CassandraUpkeep(reader, self._fold, self.registry, self.dead_letters, clock=clock)
 
     def lease(self, role: str, holder: str, *, lease_s: float) -> CassandraLease:
         """Of `pipeline` (apply and begin) or `keeper` (fold and roll)."""

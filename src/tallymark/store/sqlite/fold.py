@@ -5,16 +5,18 @@ While a fold is under way its entries are in the points for some series and in t
 """
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
 import polars as pl
 
 from tallymark.store import deltas
-from tallymark.store.folding import UnderWay, gather, plan_fold
+from tallymark.store.folding import UnderWay, by_base, gather, plan_fold
 from tallymark.store.model import Folded, Folding
 from tallymark.store.sqlite.connection import writing
 from tallymark.store.sqlite.journal import entries
+from tallymark.store.sqlite.limited import LimitedJournal
 from tallymark.store.sqlite.marks import read_folding, read_mark, read_marks, set_folding, set_mark
 from tallymark.store.sqlite.points import add_points, coarser
 from tallymark.store.sqlite.series import SeriesKey, SeriesNumbers
@@ -41,6 +43,7 @@ class Fold:
 
     def __init__(self) -> None:
         self._series = SeriesNumbers()
+        self._journal = LimitedJournal()
         self._rest: _Rest | None = None
 
     def fold(self, connection: sqlite3.Connection, *, most_points: int) -> Folded:
@@ -51,10 +54,11 @@ class Fold:
         points, left = _cut(rest.points, most_points)
         border = None if left.is_empty() else Folding(rest.through, *points.select("meter", "series").row(-1))
         written = _numbered(connection, self._series, pl.concat([rest.sums, points]))
+        grains = self._journal.grains(connection, written["meter"].unique().to_list())
         with writing(connection):
             if (read_mark(connection, "folded"), read_folding(connection)) != (rest.folded, rest.folding):
                 return Folded()  # another keeper is at it
-            _add(connection, written)
+            _add(connection, by_base(written, grains))
             set_folding(connection, border)
             if border is None:
                 set_mark(connection, "folded", rest.through)
@@ -70,7 +74,8 @@ class Fold:
             return self._rest
         through = folding.through if folding else None
         # Closed by name: a statement left open would hold an old snapshot into the transaction that follows.
-        with closing(entries(connection, after=folded, through=through)) as found:
+        batches = entries(connection, after=folded, through=through)
+        with closing(self._journal.applied(connection, batches, folded=folded)) as found:
             waiting, cut_short = gather(found, whole=folding is not None)
         if not waiting:
             return None
@@ -98,8 +103,8 @@ def _numbered(connection: sqlite3.Connection, series: SeriesNumbers, merged: pl.
     return merged.join(keys.with_columns(numbers), on=["meter", "series"], nulls_equal=True)
 
 
-def _add(connection: sqlite3.Connection, points: pl.DataFrame) -> None:
-    """Within a transaction."""
+def _add(connection: sqlite3.Connection, points: Mapping[int, pl.DataFrame]) -> None:
+    """Within a transaction: points by base grain."""
     marks = read_marks(connection)
     plan = plan_fold(
         points,
@@ -109,8 +114,8 @@ def _add(connection: sqlite3.Connection, points: pl.DataFrame) -> None:
         last_s=marks.last_s,
         coarser=coarser,
     )
-    for grain_s, rows in plan.parts:
-        add_points(connection, grain_s, rows)
+    for part in plan.parts:
+        add_points(connection, part.grain_s, part.rows)
     connection.executemany("INSERT OR IGNORE INTO unrolled VALUES (?, ?)", plan.unrolled)
     # They spare readers the grains that hold nothing.
     set_mark(connection, "first_s", plan.first_s)

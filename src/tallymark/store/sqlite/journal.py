@@ -10,7 +10,7 @@ from tallymark.store import deltas
 
 
 def entries(
-    connection: sqlite3.Connection, *, after: int, through: int | None = None
+    connection: sqlite3.Connection, *, after: int, through: int | None = None, sketches: bool = True
 ) -> Generator[tuple[int, pl.DataFrame]]:
     """(sequence, deltas) of every batch after one sequence, as many rows at a time as the caller takes."""
     rows = connection.execute(
@@ -18,7 +18,7 @@ def entries(
         (after, through if through is not None else 2**62),
     )
     for sequence, stretches in groupby(rows, key=lambda row: int(row[0])):
-        frames = [deltas.decode(payload) for _, payload in stretches]
+        frames = [deltas.decode(payload, sketches=sketches) for _, payload in stretches]
         yield sequence, frames[0] if len(frames) == 1 else pl.concat(frames)
 
 

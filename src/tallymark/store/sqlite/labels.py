@@ -14,27 +14,27 @@ MAX_CACHED = 1_000_000
 
 
 class LabelTables:
-    """For each meter asked about: `series_id` and one text column a label."""
+    """For each set asked about: `series_id` and one text column a label."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tables: dict[int, pl.DataFrame] = {}
 
-    def of(self, connection: sqlite3.Connection, meter: RegisteredMeter) -> pl.DataFrame:
-        """All series that the connection's snapshot has, perhaps some later ones."""
+    def of(self, connection: sqlite3.Connection, meter: RegisteredMeter, set_id: int) -> pl.DataFrame:
+        """All series of one of its sets that the connection's snapshot has, perhaps some later ones."""
         with self._lock:
-            known = self._tables.pop(meter.set_id, None)
+            known = self._tables.pop(set_id, None)
         if known is None:
             known = _table(meter, [])
         last = known["series_id"].max() if known.height else 0
         rows = connection.execute(
             "SELECT series_id, labels FROM series WHERE set_id = ? AND series_id > ? AND labels <> ?"
             " ORDER BY series_id",
-            (meter.set_id, last, SUM_OF_ALL),
+            (set_id, last, SUM_OF_ALL),
         ).fetchall()
         table = pl.concat([known, _table(meter, rows)]) if rows else known
         with self._lock:
-            self._tables[meter.set_id] = table
+            self._tables[set_id] = table
             self._forget_surplus()
         return table
 

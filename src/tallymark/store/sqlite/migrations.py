@@ -130,6 +130,14 @@ def _to_5(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE series_labels RENAME COLUMN meter_id TO set_id")
 
 
+def _to_6(connection: sqlite3.Connection) -> None:
+    # Nothing was finer than a minute so far, and a mark is never beyond that of the finer grain.
+    connection.execute(
+        "UPDATE rolled SET through_s = (SELECT through_s FROM rolled WHERE grain_s = 3600) WHERE grain_s = 60"
+    )
+    connection.execute("DELETE FROM rolled WHERE grain_s = 10")
+
+
 def _rebuild(connection: sqlite3.Connection, table: str, columns: str, content: str, *, options: str = "") -> None:
     """A table with another key: SQLite can only make a new one."""
     connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
@@ -138,7 +146,7 @@ def _rebuild(connection: sqlite3.Connection, table: str, columns: str, content: 
     connection.execute(f"DROP TABLE old_{table}")
 
 
-_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {3: _to_3, 5: _to_5}
+_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {3: _to_3, 5: _to_5, 6: _to_6}
 
 
 def _version_in_file(path: Path) -> int:

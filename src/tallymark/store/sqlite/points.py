@@ -2,13 +2,17 @@
 
 import sqlite3
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import cache
 
 import polars as pl
 
-from tallymark.aggregates import columns, sketch
+from tallymark.aggregates import columns
 from tallymark.aggregates.functions import VERSION_COLUMN
 from tallymark.store.sqlite.registry import any_share_points
+
+# Of a roll in Polars: an hour of sketches of distinct values takes up to 490,000 bytes a series.
+SERIES_AT_ONCE = 100
 
 _KEY = ["series_id", "bucket_s"]
 _COLUMNS = (*_KEY, *columns.NAMES)
@@ -48,14 +52,27 @@ def _with_merged_sketches(connection: sqlite3.Connection, grain_s: int, points: 
     read = f"SELECT series_id, bucket_s, sketch FROM points_{grain_s} WHERE series_id = ? AND bucket_s = ?"
     known = [row for key in fresh.select(_KEY).iter_rows() for row in connection.execute(read, key)]
     both = pl.concat([fresh, pl.DataFrame(known, schema=fresh.schema, orient="row")])
-    slots = sketch.merge(sketch.decode(both, _KEY), _KEY)
-    merged = sketch.encode(slots, _KEY)
+    merged = columns.merge(both, _KEY)
     return points.drop(columns.SKETCH).join(merged, on=_KEY, how="left", maintain_order="left").select(_COLUMNS)
 
 
-def sum_up(
-    connection: sqlite3.Connection, finer_s: int, grain_s: int, bucket_s: int, series: range, used: Collection[str]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some series of a bucket that is rolled."""
+
+    bucket_s: int
+    series: range
+    sets: tuple[int, ...] | None
+    """only those of these sets; None for all"""
+
+    @property
+    def is_in(self) -> str:
+        """SQL: whether a row of `series` is in it."""
+        chosen = f"series.series_id >= {self.series.start} AND series.series_id < {self.series.stop}"
+        return chosen if self.sets is None else f"{chosen} AND series.set_id IN ({', '.join(map(str, self.sets))})"
+
+
+def sum_up(connection: sqlite3.Connection, finer_s: int, grain_s: int, some: Slice, used: Collection[str]) -> None:
     """Within a transaction: the points of some series in one bucket, from those of the finer grain.
 
     `used` are the columns that any meter computes; the others are null in all rows, and summing them costs as much.
@@ -69,34 +86,35 @@ def sum_up(
         f" SELECT series.series_id, :bucket, {summed}"
         f" FROM series CROSS JOIN points_{finer_s} AS points ON points.series_id = series.series_id"
         f" AND points.bucket_s >= :bucket AND points.bucket_s < :bucket + {grain_s}"
-        " WHERE series.series_id >= :first AND series.series_id < :end GROUP BY series.series_id",
-        {"bucket": bucket_s, "first": series.start, "end": series.stop},
+        f" WHERE {some.is_in} GROUP BY series.series_id",
+        {"bucket": some.bucket_s},
     )
     left = [name for name in kept if _BY_NAME[name].rule.merged_sql(name) is None]
     if left:
-        _finish(connection, finer_s, grain_s, bucket_s, series, left)
+        _finish(connection, finer_s, grain_s, some, left)
 
 
-def _finish(
-    connection: sqlite3.Connection, finer_s: int, grain_s: int, bucket_s: int, series: range, left: list[str]
-) -> None:
+def _finish(connection: sqlite3.Connection, finer_s: int, grain_s: int, some: Slice, left: list[str]) -> None:
     """Merges in Polars what SQL cannot, where there is any."""
     is_there = " OR ".join(f"points.{name} IS NOT NULL" for name in left)
     marked = connection.execute(
         f"SELECT series.series_id FROM series CROSS JOIN points_{grain_s} AS points"
         " ON points.series_id = series.series_id AND points.bucket_s = ?"
-        f" WHERE series.series_id >= ? AND series.series_id < ? AND ({is_there})",
-        (bucket_s, series.start, series.stop),
+        f" WHERE {some.is_in} AND ({is_there})",
+        (some.bucket_s,),
     ).fetchall()
     read = f"SELECT {', '.join(_COLUMNS)} FROM points_{finer_s} WHERE series_id = ? AND bucket_s >= ? AND bucket_s < ?"
-    found = [row for (number,) in marked for row in connection.execute(read, (number, bucket_s, bucket_s + grain_s))]
+    span = (some.bucket_s, some.bucket_s + grain_s)
     schema = dict.fromkeys(_KEY, pl.Int64()) | columns.TYPES
-    merged = coarser(pl.DataFrame(found, schema=schema, orient="row"), grain_s)
     settings = ", ".join(f"{name} = ?" for name in left)
-    connection.executemany(
-        f"UPDATE points_{grain_s} SET {settings} WHERE series_id = ? AND bucket_s = ?",
-        merged.select(*left, *_KEY).iter_rows(),
-    )
+    for first in range(0, len(marked), SERIES_AT_ONCE):
+        few = marked[first : first + SERIES_AT_ONCE]
+        found = [row for (number,) in few for row in connection.execute(read, (number, *span))]
+        merged = coarser(pl.DataFrame(found, schema=schema, orient="row"), grain_s)
+        connection.executemany(
+            f"UPDATE points_{grain_s} SET {settings} WHERE series_id = ? AND bucket_s = ?",
+            merged.select(*left, *_KEY).iter_rows(),
+        )
 
 
 def coarser(points: pl.DataFrame, grain_s: int) -> pl.DataFrame:

@@ -170,6 +170,12 @@ def any_share_points(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("SELECT EXISTS (SELECT 1 FROM meters WHERE set_id <> meter_id)").fetchone()[0])
 
 
+def all_sets(connection: sqlite3.Connection) -> list[tuple[int, Meter]]:
+    """Every set of points there ever was, with a definition that has it: those of deleted meters are kept."""
+    rows = connection.execute("SELECT set_id, definition FROM meters WHERE set_id = meter_id")
+    return [(set_id, msgspec.json.decode(definition, type=Meter)) for set_id, definition in rows]
+
+
 def used_columns(connection: sqlite3.Connection) -> frozenset[str]:
     """Those that any meter there ever was keeps."""
     found: set[str] = set()

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from tallymark.store.format import VERSION, newer
-from tallymark.store.grains import EARLIEST_S, GRAINS, LATEST_S
+from tallymark.store.grains import EARLIEST_S, GRAINS, LATEST_S, ROLLED
 from tallymark.store.protocol import StoreError
 from tallymark.store.sqlite import ledger
 from tallymark.store.sqlite.connection import Connect, Connections, writing
@@ -51,7 +51,7 @@ _TABLES = (
     "CREATE INDEX series_of_meter ON series (set_id)",
     "CREATE TABLE series_labels (set_id INTEGER, key INTEGER, value TEXT, series_id INTEGER,"
     " PRIMARY KEY (set_id, key, value, series_id)) WITHOUT ROWID",
-    # How far each grain that is made from a finer one has come; the two below an hour wait for meters by the second.
+    # How far each grain that is made from a finer one has come.
     "CREATE TABLE rolled (grain_s INTEGER PRIMARY KEY, through_s INTEGER NOT NULL)",
     # Coarse buckets that hold finer points not yet rolled, and how far the one in progress is.
     "CREATE TABLE unrolled (grain_s INTEGER, bucket_s INTEGER, PRIMARY KEY (grain_s, bucket_s)) WITHOUT ROWID",
@@ -108,7 +108,7 @@ def _create(connection: sqlite3.Connection) -> None:
     for statement in _TABLES:
         connection.execute(statement)
     connection.executemany("INSERT INTO marks VALUES (?, ?)", _MARKS.items())
-    connection.executemany("INSERT INTO rolled VALUES (?, ?)", [(grain_s, EARLIEST_S) for grain_s in GRAINS[1:]])
+    connection.executemany("INSERT INTO rolled VALUES (?, ?)", [(grain_s, EARLIEST_S) for grain_s in ROLLED])
     add_all_built_ins(connection)
     connection.execute(f"PRAGMA user_version = {VERSION}")
 

@@ -1,6 +1,7 @@
 """Series: the number that stands for one combination of labels of one meter."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -22,6 +23,34 @@ MAX_CACHED = 500_000
 def labels_text(values: Sequence[str]) -> str:
     """Label values as the store writes them: a JSON array."""
     return msgspec.json.encode(list(values)).decode()
+
+
+def all_series(connection: sqlite3.Connection, set_id: int) -> list[str]:
+    """Of a set, as in deltas, without the sum."""
+    rows = connection.execute("SELECT labels FROM series WHERE set_id = ? AND labels <> ?", (set_id, SUM_OF_ALL))
+    labels = msgspec.json.decode(f"[{','.join(text for (text,) in rows)}]", type=list[list[str]])
+    return [SEPARATOR.join(values) for values in labels]
+
+
+class SeriesCounts:
+    """How many series each set has. Series are only ever added, so those counted before are not counted again."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._counts: Counter[int] = Counter()
+
+    def of(self, connection: sqlite3.Connection) -> Counter[int]:
+        """The first million take 0.4 s, once."""
+        # Without the index over sets, which SQLite would go through from end to end to group by them: 50 ms each time.
+        rows = connection.execute(
+            "SELECT set_id, SUM(labels <> ?), MAX(series_id) FROM series NOT INDEXED"
+            " WHERE series_id > ? GROUP BY set_id",
+            (SUM_OF_ALL, self._last),
+        ).fetchall()
+        for set_id, found, last in rows:
+            self._counts[set_id] += found
+            self._last = max(self._last, last)
+        return self._counts
 
 
 class SeriesNumbers:

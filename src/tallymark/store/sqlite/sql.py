@@ -7,6 +7,7 @@ from math import prod
 
 from tallymark.aggregates.columns import COLUMNS
 from tallymark.store.grains import Piece
+from tallymark.store.hot import Wanted
 from tallymark.store.read_plan import Question
 from tallymark.store.sqlite.series import SUM_OF_ALL, labels_text
 
@@ -50,6 +51,18 @@ def statement_for(question: Question, piece: Piece) -> Statement:
     return Statement(sql, (piece.start_s, piece.end_s, *parameters))
 
 
+def recent_points(wanted: Wanted) -> Statement:
+    """All points of a set from some moment on: number of the series, bucket, columns."""
+    named = ", ".join(f"points.{name}" for name in wanted.names)
+    return Statement(
+        f"SELECT series.series_id, points.bucket_s, {named} FROM series"
+        f" CROSS JOIN points_{wanted.meter.meter.grain_s} AS points"
+        " ON points.series_id = series.series_id AND points.bucket_s >= ?"
+        " WHERE series.set_id = ? AND series.labels <> ?",
+        (wanted.start_s, wanted.set_id, SUM_OF_ALL),
+    )
+
+
 def _bucket(question: Question, piece: Piece) -> str:
     if question.step_s == piece.grain_s:
         return "points.bucket_s"
@@ -58,7 +71,7 @@ def _bucket(question: Question, piece: Piece) -> str:
 
 
 def _series(question: Question) -> tuple[str, list[object]]:
-    set_id = question.meter.set_id
+    set_id = question.set_id
     if not question.where:
         # The number of that series rather than its labels: so the index over meters suffices.
         is_sum = "IS" if question.reads_sums else "IS NOT"

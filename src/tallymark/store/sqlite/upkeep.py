@@ -1,6 +1,7 @@
 """Upkeep: what the keeper does to the file."""
 
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 
 from tallymark.store.model import Folded, Marks, Pruned
@@ -10,6 +11,7 @@ from tallymark.store.sqlite.fold import Fold
 from tallymark.store.sqlite.journal import drop_folded
 from tallymark.store.sqlite.marks import read_mark, read_marks
 from tallymark.store.sqlite.roll import roll
+from tallymark.store.sqlite.series import SeriesCounts
 
 KEEP_LAGS_MS = 3_600_000
 KEEP_HEARTBEATS_MS = 86_400_000
@@ -20,6 +22,7 @@ class SqliteUpkeep:
         self._connections = connections
         self._path = path
         self._fold = Fold()
+        self._series = SeriesCounts()
 
     def marks(self) -> Marks:
         return read_marks(self._connections.mine())
@@ -29,6 +32,9 @@ class SqliteUpkeep:
 
     def roll(self, *, now_ms: int, delay_s: int, slice_series: int) -> bool:
         return roll(self._connections.mine(), now_s=now_ms // 1000, delay_s=delay_s, slice_series=slice_series)
+
+    def series(self) -> Mapping[int, int]:
+        return self._series.of(self._connections.mine())
 
     def prune(self, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned:
         connection = self._connections.mine()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tallymark.pipeline.counting import count as counting
 from tallymark.pipeline.counting import decode as decoding
+from tallymark.pipeline.counting import measure as measuring
 from tallymark.pipeline.counting.needs import needs
 from tallymark.store import deltas
 
@@ -18,7 +19,7 @@ GAUGES = {"name": "gauges", "event": "metrics", "by": ["server"], "each": "value
 @pytest.fixture
 def small(monkeypatch):
     """Slices of five named numbers."""
-    for module in (decoding, counting):
+    for module in (decoding, counting, measuring):
         monkeypatch.setattr(module, "MOST_VALUES", 5)
 
 
@@ -45,14 +46,14 @@ def test_a_stretch_that_ends_with_a_full_slice_has_no_empty_one_and_an_empty_str
 
 def test_what_is_joined_and_grouped_at_one_time_is_bounded_also_within_a_record(path, build, small, monkeypatch):
     heights = []
-    aggregated = counting._aggregated
+    aggregated = measuring._aggregated
 
-    def seen(rows, registered, needed):
+    def seen(rows, registered, *, set_id):
         if registered.meter.each:
             heights.append(rows.height)
-        return aggregated(rows, registered, needed)
+        return aggregated(rows, registered, set_id=set_id)
 
-    monkeypatch.setattr(counting, "_aggregated", seen)
+    monkeypatch.setattr(measuring, "_aggregated", seen)
     path.meters = build.meters(GAUGES)
     path.process([[snapshot(build, "a", 13), snapshot(build, "b", 4)], [snapshot(build, "c", 3)]])
     assert (sum(heights), max(heights)) == (20, 5)
@@ -84,7 +85,7 @@ def test_slices_change_no_number(path, build, tmp_path_factory, monkeypatch, sen
     frames = [events[n : n + frame_size] for n in range(0, len(events), frame_size)]
 
     def outcome(most_values: int):
-        for module in (decoding, counting):
+        for module in (decoding, counting, measuring):
             monkeypatch.setattr(module, "MOST_VALUES", most_values)
         path.folder = tmp_path_factory.mktemp("claims")
         path.records, path.results = [], []
