@@ -10,9 +10,10 @@ collector opens stores too.
 | 4 | the aggregate `last` |
 | 5 | tenants; versions of a meter that share their points |
 | 6 | meters by the second; what came late in a set of its own; a limit to the series of a meter |
+| 7 | documents: saved queries, boards, tables |
 """
 
-VERSION = 6
+VERSION = 7
 
 
 def newer(what: str, found: object) -> str:

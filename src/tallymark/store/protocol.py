@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     # A collector reads positions and has no Polars.
     import polars as pl
 
+    from tallymark.store.documents import Document, Kind
     from tallymark.store.read_plan import Question
 
 
@@ -312,6 +313,32 @@ class DeadLetters(Protocol):
         ...
 
 
+class Documents(Protocol):
+    """Small texts under a name that people write, by kind and tenant (see `store.documents`)."""
+
+    def changes(self, kind: "Kind") -> int:
+        """Rises with every change of a document of the kind; cheap enough to be asked every second."""
+        ...
+
+    def all(self, kind: "Kind") -> "list[Document]":
+        """Of all tenants, by tenant and name."""
+        ...
+
+    def of_tenant(self, kind: "Kind", tenant: str) -> "list[Document]":
+        """By name."""
+        ...
+
+    def get(self, kind: "Kind", tenant: str, name: str) -> "Document | None": ...
+
+    def put(self, kind: "Kind", tenant: str, name: str, body: str, *, now_ms: int) -> "Document":
+        """The same text again changes nothing. Raises StoreError if it is too large, or there are too many."""
+        ...
+
+    def delete(self, kind: "Kind", tenant: str, name: str) -> bool:
+        """False if there was none."""
+        ...
+
+
 class Store(Protocol):
     """All its parts. A process opens one and may use it from several threads."""
 
@@ -329,6 +356,9 @@ class Store(Protocol):
 
     @property
     def dead_letters(self) -> DeadLetters: ...
+
+    @property
+    def documents(self) -> Documents: ...
 
     @property
     def heartbeats(self) -> Heartbeats: ...

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -37,6 +38,7 @@ ATTEMPTS = 12
 _HEAD = "sequence, commit_token, identity, facts, epoch, holder, renewed"
 _READ_HEAD = f"SELECT DISTINCT store, book, {_HEAD} FROM book WHERE store = ? AND book = ?"
 _READ_KINDS = f"SELECT {_HEAD}, kind, a, b, value FROM book WHERE store = ? AND book = ? AND kind IN ?"
+_READ_ALL = f"SELECT {_HEAD}, kind, a, b, value FROM book WHERE store = ? AND book = ?"
 _MAKE = (
     "UPDATE book SET sequence = ?, commit_token = '', identity = '', facts = ?, epoch = 0, holder = '', renewed = 0"
     " WHERE store = ? AND book = ? IF commit_token = null"
@@ -155,13 +157,25 @@ class Book:
                 return Page(head)
         return Page(_head(rows[0][:7]), {(kind, a, b): value for *_, kind, a, b, value in rows})
 
-    def change(self, decide: Decide, *, term: Term, kinds: tuple[str, ...] = (), known: Page | None) -> Page | None:
+    def whole_page(self, *, settled: bool = False) -> Page:
+        """With the rows of all kinds."""
+        read = self._link.settled if settled else self._link.rows
+        rows = [row for row in read(_READ_ALL, self._store, self.name) if row[7] is not None]
+        if not rows:
+            return Page(self.head(settled=settled))
+        return Page(_head(rows[0][:7]), {(kind, a, b): value for *_, kind, a, b, value in rows})
+
+    def change(
+        self, decide: Decide, *, term: Term, kinds: tuple[str, ...] | None = (), known: Page | None
+    ) -> Page | None:
         """Decides on a page and writes what was decided; the page it became, None if nothing was to do.
 
-        `known` is the page if it was remembered. When somebody else was faster, it is decided again on theirs.
+        `kinds` are those whose rows the page has, None for all. `known` is the page if it was remembered. When somebody
+        else was faster, it is decided again on theirs.
         """
+        read = partial(self.whole_page, settled=True) if kinds is None else partial(self.page, *kinds, settled=True)
         for attempt in range(ATTEMPTS):
-            page = known if known is not None else self.page(*kinds, settled=True)
+            page = known if known is not None else read()
             epoch = term.check(page.head)
             change = decide(page)
             if change is None:
@@ -170,7 +184,7 @@ class Book:
             if self._link.compare_and_set(*self._statements(page.head, after.head, change, epoch)):
                 return after
             # Refused, or no answer came. A settled read tells which, and the token whether it was ours.
-            known = self.page(*kinds, settled=True)
+            known = read()
             if known.head.token == after.head.token:
                 return known
             if attempt > 1:
@@ -202,7 +216,7 @@ def _head(values: Row) -> Head:
     return Head(sequence or 0, token or "", identity or "", facts or b"", epoch or 0, holder or "", renewed or 0)
 
 
-def _after(page: Page, change: Change, kinds: tuple[str, ...]) -> Page:
+def _after(page: Page, change: Change, kinds: tuple[str, ...] | None) -> Page:
     head = replace(
         page.head,
         token=uuid.uuid4().hex,
@@ -210,7 +224,7 @@ def _after(page: Page, change: Change, kinds: tuple[str, ...]) -> Page:
         identity=page.head.identity if change.identity is None else change.identity,
         facts=page.head.facts if change.facts is None else change.facts,
     )
-    rows = dict(page.rows) | {key: value for key, value in change.put.items() if key[0] in kinds}
+    rows = dict(page.rows) | {key: value for key, value in change.put.items() if kinds is None or key[0] in kinds}
     for key in change.drop:
         rows.pop(key, None)
     return Page(head, rows)

@@ -7,6 +7,7 @@ from tallymark.store.address import CassandraAddress
 from tallymark.store.cassandra import bootstrap, connection, fold
 from tallymark.store.cassandra.book import EVENTS, POINTS, Book
 from tallymark.store.cassandra.dead_letters import CassandraDeadLetters
+from tallymark.store.cassandra.documents import CassandraDocuments
 from tallymark.store.cassandra.fold import Fold
 from tallymark.store.cassandra.heartbeats import CassandraHeartbeats
 from tallymark.store.cassandra.lease import CassandraLease
@@ -38,6 +39,7 @@ class CassandraStore:
         self.sink = CassandraSink(self._link, address.name)
         self.snapshots = CassandraSnapshots(reader)
         self.dead_letters = CassandraDeadLetters(self._link, address.name)
+        self.documents = CassandraDocuments(self._link, address.name)
         self.heartbeats = CassandraHeartbeats(self._link, address.name)
         self.upkeep = CassandraUpkeep(reader, self._fold, self.registry, self.dead_letters, clock=clock)
 

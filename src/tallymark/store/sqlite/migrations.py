@@ -138,6 +138,14 @@ def _to_6(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM rolled WHERE grain_s = 10")
 
 
+def _to_7(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE documents (kind TEXT, tenant TEXT, name TEXT, body TEXT NOT NULL, revision INTEGER NOT NULL,"
+        " created_ms INTEGER NOT NULL, changed_ms INTEGER NOT NULL, PRIMARY KEY (kind, tenant, name)) WITHOUT ROWID"
+    )
+    connection.execute("CREATE TABLE document_changes (kind TEXT PRIMARY KEY, changes INTEGER NOT NULL) WITHOUT ROWID")
+
+
 def _rebuild(connection: sqlite3.Connection, table: str, columns: str, content: str, *, options: str = "") -> None:
     """A table with another key: SQLite can only make a new one."""
     connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
@@ -146,7 +154,7 @@ def _rebuild(connection: sqlite3.Connection, table: str, columns: str, content: 
     connection.execute(f"DROP TABLE old_{table}")
 
 
-_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {3: _to_3, 5: _to_5, 6: _to_6}
+_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {3: _to_3, 5: _to_5, 6: _to_6, 7: _to_7}
 
 
 def _version_in_file(path: Path) -> int:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tallymark.store.sqlite import connection, schema
 from tallymark.store.sqlite.dead_letters import SqliteDeadLetters
+from tallymark.store.sqlite.documents import SqliteDocuments
 from tallymark.store.sqlite.heartbeats import SqliteHeartbeats
 from tallymark.store.sqlite.reading import SqliteSnapshots
 from tallymark.store.sqlite.registry import SqliteRegistry
@@ -32,6 +33,7 @@ class SqliteStore:
         self.snapshots = SqliteSnapshots(self._connections)
         self.upkeep = SqliteUpkeep(self._connections, path)
         self.dead_letters = SqliteDeadLetters(self._connections)
+        self.documents = SqliteDocuments(self._connections)
         self.heartbeats = SqliteHeartbeats(self._connections)
 
     def lease(self, role: str, holder: str, *, lease_s: float) -> AlwaysHeld:
