@@ -143,7 +143,9 @@ MEANINGS = {
     ),
     "too_many": Meaning((400,), "A list in a definition is too long."),
     "too_many_events": Meaning((413,), "Over `collector.max_request_events` in one request; send smaller batches."),
-    "too_many_listeners": Meaning((503,), "The query service has reached its limit of `live` streams."),
+    "too_many_listeners": Meaning(
+        (503,), "The query service has reached its limit of listeners to one kind of stream."
+    ),
     "too_many_parameters": Meaning((400,), "The question has too many parameters."),
     "too_many_names": Meaning(
         (),

@@ -12,6 +12,7 @@ from tallymark.http import Problem
 from tallymark.query import (
     checking,
     dead_letters,
+    live,
     meters_api,
     openapi,
     over_time,
@@ -30,6 +31,7 @@ from tallymark.query.response import NOT_STORED, Response, json_response
 from tallymark.query.retrying import of_a_moment
 from tallymark.query.routes import Request, Route, Routes
 from tallymark.query.sources import Sources
+from tallymark.query.status_feed import StatusFeed
 from tallymark.settings import QuerySettings
 from tallymark.store.model import RegisteredMeter
 
@@ -86,9 +88,16 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             "GET",
             f"{METER}/live",
             "changes as they are applied, as server-sent events",
-            None,
-            parsing.LIVE,
+            opens=live.Live(sources).opening,
+            parameters=parsing.LIVE,
             filters=True,
+            content="text/event-stream",
+        ),
+        Route(
+            "GET",
+            "/v1/status/live",
+            "the status once a second, as server-sent events",
+            opens=StatusFeed(lambda: status(sources, rates)).opening,
             content="text/event-stream",
         ),
         Route("GET", "/v1/status", "is anything late or lost?", _plain(lambda: status(sources, rates))),

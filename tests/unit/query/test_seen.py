@@ -61,9 +61,15 @@ def test_nothing_yet_is_an_empty_list_and_an_unknown_tenant_is_refused(desk):
 
 @pytest.mark.parametrize(
     ("query", "code"),
-    [("minutes=0", "bad_number"), ("minutes=61", "over_limit"), ("minutes=x", "bad_number"), ("minuets=5", "unknown_parameter"),
-     ("minutes=1&minutes=2", "repeated_parameter"), ("limit=3", "unknown_parameter")],
-)  # fmt: skip
+    [
+        ("minutes=0", "bad_number"),
+        ("minutes=61", "over_limit"),
+        ("minutes=x", "bad_number"),
+        ("minuets=5", "unknown_parameter"),
+        ("minutes=1&minutes=2", "repeated_parameter"),
+        ("limit=3", "unknown_parameter"),
+    ],
+)
 def test_wrong_parameters_are_named(desk, query, code):
     assert desk.refused(f"/v1/events/seen?{query}").code == code
 
@@ -128,7 +134,7 @@ def test_a_budget_holds_but_for_one_record():
     log = MemoryLog(4)
     for number in range(400):
         log.append([Outgoing(number % 4, b"x" * 100, 50)])
-    every = {partition: (0, 100) for partition in range(4)}
+    every = dict.fromkeys(range(4), (0, 100))
     sample = sampled(log, every, Budget(events=1_000, size=10**9, places=8))
     assert sample.events <= 1_050
     assert {record.partition for record in sample.records} == {0, 1, 2, 3}
