@@ -11,12 +11,16 @@ from tallymark.fidelity.status import status
 from tallymark.http import Problem
 from tallymark.query import (
     boards_api,
+    checking,
     dead_letters,
+    live,
     meters_api,
     openapi,
     over_time,
     parsing,
+    preview,
     queries_api,
+    seen,
     sentences,
     tenants_api,
     totals,
@@ -29,6 +33,7 @@ from tallymark.query.response import NOT_STORED, Response, json_response
 from tallymark.query.retrying import of_a_moment
 from tallymark.query.routes import Request, Route, Routes
 from tallymark.query.sources import Sources
+from tallymark.query.status_feed import StatusFeed
 from tallymark.settings import QuerySettings
 from tallymark.store.model import RegisteredMeter
 
@@ -61,6 +66,28 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             "let a broken meter count again",
             _named(partial(meters_api.resume_meter, sources)),
         ),
+        Route(
+            "POST",
+            "/v1/meters/check",
+            "what is wrong with a definition, and what it would change",
+            _checked(sources),
+            body="the definition, as in the file of meters",
+        ),
+        Route(
+            "POST",
+            preview.PATH,
+            "what a meter would count of the newest events; nothing is saved",
+            lambda request: json_response(preview.preview(sources, request.tenant, request.pairs, request.body)),
+            keys=seen.KEYS,
+            body="the definition, as in the file of meters",
+        ),
+        Route(
+            "GET",
+            seen.PATH,
+            "which events came lately and what they carry, from a sample",
+            lambda request: json_response(seen.seen(sources, request.tenant, request.pairs)),
+            keys=seen.KEYS,
+        ),
         _of_meter("total", "one number of a meter", parsing.TOTAL, sources, parsing.total, totals.total),
         _of_meter("series", "a meter over time", parsing.SERIES, sources, parsing.series, over_time.series),
         _of_meter("top", "the largest series of a meter", parsing.TOP, sources, parsing.top, totals.top),
@@ -71,9 +98,16 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             "GET",
             f"{METER}/live",
             "changes as they are applied, as server-sent events",
-            None,
-            parsing.LIVE,
+            opens=live.Live(sources).opening,
+            parameters=parsing.LIVE,
             filters=True,
+            content="text/event-stream",
+        ),
+        Route(
+            "GET",
+            "/v1/status/live",
+            "the status once a second, as server-sent events",
+            opens=StatusFeed(lambda: status(sources, rates)).opening,
             content="text/event-stream",
         ),
         Route("GET", "/v1/status", "is anything late or lost?", _plain(lambda: status(sources, rates))),
@@ -200,6 +234,14 @@ def _put(make: Callable[[Request], tuple[int, Any]]) -> Callable[[Request], Resp
 
 def _put_meter(sources: Sources, request: Request) -> tuple[int, Any]:
     return meters_api.put_meter(sources, request.tenant, request.arguments["name"], request.body)
+
+
+def _checked(sources: Sources) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        request.no_parameters()
+        return json_response(checking.check(sources, request.tenant, request.body))
+
+    return answer
 
 
 def _ready(sources: Sources, is_stopping: Callable[[], bool]) -> dict[str, Any]:
