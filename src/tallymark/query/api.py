@@ -22,6 +22,7 @@ from tallymark.query import (
     sentences,
     tenants_api,
     totals,
+    words,
 )
 from tallymark.query.asking import Compute, asking
 from tallymark.query.meters_api import known_meter
@@ -84,6 +85,14 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
         _of_meter("series", "a meter over time", parsing.SERIES, sources, parsing.series, over_time.series),
         _of_meter("top", "the largest series of a meter", parsing.TOP, sources, parsing.top, totals.top),
         *_sentences(sources),
+        Route(
+            "GET",
+            words.PATH,
+            "what may come next in a query",
+            lambda request: json_response(words.words(sources, request.tenant, request.pairs)),
+            keys=words.KEYS,
+            needed=("q",),
+        ),
         Route(
             "GET",
             f"{METER}/live",
