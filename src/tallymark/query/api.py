@@ -24,6 +24,7 @@ from tallymark.query import (
     sentences,
     tenants_api,
     totals,
+    words,
 )
 from tallymark.query.asking import Compute, asking
 from tallymark.query.meters_api import known_meter
@@ -94,6 +95,14 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
         *_sentences(sources),
         *_saved_queries(sources),
         *_boards(sources),
+        Route(
+            "GET",
+            words.PATH,
+            "what may come next in a query",
+            lambda request: json_response(words.words(sources, request.tenant, request.pairs)),
+            keys=words.KEYS,
+            needed=("q",),
+        ),
         Route(
             "GET",
             f"{METER}/live",
