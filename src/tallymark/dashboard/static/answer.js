@@ -6,6 +6,7 @@ import { dayAndClock, dayAndTime, figure, integer, label, labels, moment, plural
 import { freshness } from "./freshness.js";
 
 export const KINDS = ["line", "bars", "number", "table"];
+const ADDITIVE = ["count", "sum", "rate"];
 const MOST_LINES = 24;
 const MOST_NUMBERS = 12;
 const MOST_ROWS = 500;
@@ -57,14 +58,21 @@ export function answerView({ label: title, id = null, height = 18, onZoom = null
     chart ??= new Chart(place, { label: title, kind, height, onZoom });
     const times = all[0].points.map(({ time }) => Date.parse(time));
     const format = (fn) => (value) => figure(value, { fn, decimals: answer.decimals });
+    const drawn = all.slice(0, MOST_LINES).map(({ name, points, fn }, colour) => ({ name, colour, values: points.map((point) => point[fn] ?? null), format: format(fn) }));
     chart.show({
       times, stepMs, completeThrough: through || undefined,
       from: Date.parse(answer.range.from), to: Date.parse(answer.range.to),
-      lines: all.slice(0, MOST_LINES).map(({ name, points, fn }) => ({ name, values: points.map((point) => point[fn] ?? null), format: format(fn ?? fns[0]) })),
+      lines: kind === "bars" && drawn.length > 1 && fns.every((fn) => ADDITIVE.includes(fn)) ? stacked(drawn) : drawn,
     });
   }
 
   return { element, show, clear, destroy: () => clear() };
+}
+
+// Each on top of those before it; the tallest is drawn first, so that the others cover it.
+function stacked(lines) {
+  const heights = lines[0].values.map(() => 0);
+  return lines.map((line) => ({ ...line, own: line.values, values: line.values.map((value, at) => (value === null ? null : (heights[at] += value))) })).reverse();
 }
 
 function empty(answer) {

@@ -23,7 +23,8 @@ const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize
 export const colour = (index) => css(`--s${(index % COLOURS) + 1}`);
 
 // new Chart(parent, { label, kind: "line" | "bars" | "area", height: 16 (rem), unit, format, onZoom(fromMs, toMs) })
-// chart.show({ times: [ms], lines: [{ name, values, colour?: 0…7 | "--name", dashed?, kind?, quiet? }],
+// chart.show({ times: [ms], lines: [{ name, values, colour?: 0…7 | "--name", dashed?, kind?, quiet?, own? (to be read instead of
+//              values, where those are stacked) }],
 //              bands?: [{ upper, lower, colour }] (numbers of lines), from?, to?, completeThrough?: ms, stepMs? })
 export class Chart {
   #options; #plot = null; #shape = ""; #shown = null; #hidden = new Set(); #place; #tip; #legend; #caption; #data; #said; #frame; #observer; #scheme;
@@ -110,7 +111,7 @@ export class Chart {
     const tone = () => (typeof line.colour === "string" ? css(line.colour) : colour(line.colour));
     const shared = { label: "", show: !this.#hidden.has(line.name), stroke: tone, width: line.quiet ? 1 : 2, points: { filter: (_, at) => lonely(this.#plot?.data[at] ?? []), size: rem() * 0.35 } };
     if (line.dashed) return { ...shared, width: 1.5, dash: [5, 4], alpha: 0.75 };
-    if (line.kind === "bars") return { ...shared, width: 0, fill: () => `${tone()}cc`, paths: uPlot.paths.bars({ size: [0.8, 60], align: 1, radius: 0.12 }), points: { show: false } };
+    if (line.kind === "bars") return { ...shared, width: 0, fill: () => (line.own ? tone() : `${tone()}cc`), paths: uPlot.paths.bars({ size: [0.8, 60], align: 1, radius: 0.12 }), points: { show: false } };
     if (line.kind === "area") return { ...shared, fill: () => `${tone()}24` };
     return line.kind === "none" ? { ...shared, width: 0, points: { show: false } } : shared;
   }
@@ -156,7 +157,7 @@ export class Chart {
   }
 
   #readings(idx) {
-    const found = this.#shown.lines.filter((line) => !this.#hidden.has(line.name)).map((line) => ({ line, value: line.values[idx] ?? null }));
+    const found = this.#shown.lines.filter((line) => !this.#hidden.has(line.name)).map((line) => ({ line, value: read(line)[idx] ?? null }));
     return this.#shown.bands?.length ? found : found.sort((a, b) => Number(a.line.dashed ?? false) - Number(b.line.dashed ?? false) || (b.value ?? -Infinity) - (a.value ?? -Infinity));
   }
 
@@ -203,7 +204,7 @@ export class Chart {
     const filled = lines.filter(({ values }) => values.some((value) => value !== null));
     if (!times.length || !filled.length) return "No data in this time.";
     const parts = filled.slice(0, 5).map((line) => {
-      const known = line.values.map((value, index) => [value, index]).filter(([value]) => value !== null);
+      const known = read(line).map((value, index) => [value, index]).filter(([value]) => value !== null);
       const [high, at] = known.reduce((best, each) => (each[0] > best[0] ? each : best));
       return `${line.name}: highest ${this.#value(high, line)} at ${this.#when(at)}, latest ${this.#value(known.at(-1)[0], line)}.`;
     });
@@ -215,10 +216,12 @@ export class Chart {
     if (!this.#data.open || !this.#shown) return;
     const { times, lines } = this.#shown, first = Math.max(0, times.length - MOST_ROWS);
     const head = h("tr", {}, h("th", { scope: "col" }, `time (${zone()})`), ...lines.map((line) => h("th", { scope: "col" }, line.name)));
-    const body = times.slice(first).map((_, at) => h("tr", {}, h("th", { scope: "row" }, this.#when(first + at)), ...lines.map((line) => h("td", {}, line.values[first + at] === null ? NONE : this.#value(line.values[first + at], line)))));
+    const body = times.slice(first).map((_, at) => h("tr", {}, h("th", { scope: "row" }, this.#when(first + at)), ...lines.map((line) => h("td", {}, read(line)[first + at] === null ? NONE : this.#value(read(line)[first + at], line)))));
     this.#data.lastChild.replaceChildren(h("table", { class: "table" }, h("caption", { class: "unseen" }, this.#options.label), h("thead", {}, head), h("tbody", {}, body.reverse())));
   }
 }
+
+const read = (line) => line.own ?? line.values;
 
 // Values between two gaps, which no line would show.
 function lonely(values) {

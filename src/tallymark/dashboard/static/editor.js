@@ -3,10 +3,10 @@
 
 import { isAbort } from "./api.js";
 import { h, text } from "./dom.js";
-import { words } from "./sentence.js";
+import { characters, units, words } from "./sentence.js";
 
 const WAIT_MS = 90;
-const KINDS = { keyword: "word of the language", meter: "meter", metric: "metric", label: "label", function: "function", value: "value" };
+const KINDS = { keyword: "keyword", meter: "meter", metric: "metric", label: "label", function: "function", value: "value" };
 
 // const field = editor({ id: "q", words: (q, at, signal) => answer of /v1/query/words, onAsk, onChange })
 export function editor({ id, label, words: complete, onAsk, onChange = () => {} }) {
@@ -38,7 +38,7 @@ export function editor({ id, label, words: complete, onAsk, onChange = () => {} 
   }
 
   function draw() {
-    const at = error?.position ?? null, all = words(area.value);
+    const at = (error?.position ?? null) === null ? null : units(area.value, error.position), all = words(area.value);
     const isWrong = (word, index) => at !== null && word.at <= at && (at < word.at + word.text.length || index === all.length - 1) && word.text.trim() !== "";
     paint.replaceChildren(...all.map((word, index) => h("span", { class: `${word.kind}${isWrong(word, index) ? " at-fault" : ""}` }, word.text)),
       at !== null && (at >= area.value.trimEnd().length) ? h("span", { class: "at-fault" }, " ") : "", "\n");
@@ -57,11 +57,11 @@ export function editor({ id, label, words: complete, onAsk, onChange = () => {} 
     asking = new AbortController();
     const { value, selectionStart: at } = area;
     try {
-      const answer = await complete(value, at, asking.signal);
+      const answer = await complete(value, characters(value, at), asking.signal);
       if (document.activeElement !== area || area.value !== value || area.selectionStart !== at) return;
-      const typedSoFar = value.slice(answer.from, at);
+      const [from, to] = [answer.from, answer.to].map((count) => units(value, count)), typedSoFar = value.slice(from, at);
       // Nothing to choose if the only word is already there.
-      open({ ...answer, words: answer.words.filter((word) => word.text !== typedSoFar) });
+      open({ from, to, words: answer.words.filter((word) => word.text !== typedSoFar) });
     } catch (problem) {
       if (!isAbort(problem)) close();
     }

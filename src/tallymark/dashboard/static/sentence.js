@@ -38,3 +38,7 @@ export function withRange(sentence, { range, from, to }) {
 
 const BARE = /^[A-Za-z0-9_][A-Za-z0-9_.:/+-]*$/;
 export const quoted = (name) => (BARE.test(name) && !KEYWORDS.has(name.toUpperCase()) && !name.includes(".") ? name : `'${name.replaceAll("'", "''")}'`);
+
+// The server counts characters, JavaScript counts halves of those beyond U+FFFF.
+export const characters = (text, units) => [...text.slice(0, units)].length;
+export const units = (text, count) => [...text].slice(0, count).join("").length;

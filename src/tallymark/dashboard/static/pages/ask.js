@@ -13,6 +13,7 @@ import { MAIN } from "../state.js";
 import { curlOfFirstEvent } from "../tenants.js";
 
 const AGAIN_MS = 5000, AGAIN_TIMES = 20;
+const MOST_EXAMPLES = 6;
 const CLAUSES = [
   ["FROM * SELECT views", "a meter, or a metric; * is everything, FROM web-1, web-2 only these"],
   ["WINDOW 1m", "one point for each minute; without it one number for the whole time"],
@@ -39,7 +40,7 @@ class AskPage {
     this.#name = route.parameters.get("name");
     this.#field = editor({
       id: "q", label: "Your question", onAsk: () => this.#ask(), onChange: () => this.#showRange(),
-      words: (q, at, signal) => context.ask("/v1/query/words", { parameters: { q: q || " ", at }, signal }),
+      words: (q, at, signal) => context.ask("/v1/query/words", { parameters: { q: q || " ", at: String(at) }, signal }),
     });
     this.#view = answerView({ label: "Answer", id: "answer", onZoom: (from, to) => this.#choose({ from: iso(from), to: iso(to), range: null }) });
     root.append(h("div", { class: "head" }, h("h1", {}, "Ask"), h("p", { class: "quiet" }, "One sentence names where to look, what to read and how to compute it.")),
@@ -290,17 +291,21 @@ function stored({ stored: found, behind_ms: behind, window, meter }) {
   return `${plural(found.windows, "window")} of ${window} stored, through ${moment(found.through)}${behind > 60_000 ? `, ${duration(behind)} behind` : ""}`;
 }
 
-// One question for each thing that a meter can tell, the meters of one's own first.
+// What a newcomer may ask: first something of each meter, those of one's own before the built-in one, then more of them.
 export function examplesOf(meters) {
   const own = meters.filter(({ name }) => !["events", "metrics"].includes(name)), all = [...own, ...meters.filter(({ name }) => name === "events")];
-  const found = [];
-  for (const { name, labels: [label], compute } of all.slice(0, 6)) {
-    const meter = quoted(name), percentile = compute.find((fn) => /^p\d/.test(fn)), by = label ? ` BY ${quoted(label)} LIMIT 5` : "";
-    if (percentile) found.push({ q: `FROM * SELECT ${meter} WINDOW 1m COMPUTE p50, ${percentile}`, words: `${name}: the middle and the slow end, minute by minute` });
-    else if (compute.includes("avg")) found.push({ q: `FROM * SELECT ${meter} WINDOW 1m COMPUTE avg, max`, words: `${name}: average and highest, minute by minute` });
-    if (compute.includes("sum")) found.push({ q: `FROM * SELECT ${meter} COMPUTE sum${by} SINCE 1d`, kind: "table", words: `${name}: the sum${label ? ` by ${label}` : ""} of the last day` });
-    if (compute.includes("distinct")) found.push({ q: `FROM * SELECT ${meter} WINDOW 1h COMPUTE distinct SINCE 1d`, kind: "bars", words: `${name}: how many different ones, hour by hour` });
-    if (compute.includes("count")) found.push({ q: `FROM * SELECT ${meter} WINDOW 1m COMPUTE rate${by}`, words: `${name}: events per second${label ? `, the largest five by ${label}` : ""}` });
-  }
-  return found.slice(0, 8);
+  const found = all.map(questions), most = Math.max(0, ...found.map((each) => each.length));
+  return Array.from({ length: most }, (_, round) => found.map((each) => each[round])).flat().filter(Boolean).slice(0, MOST_EXAMPLES);
+}
+
+function questions({ name, labels: [label], compute }) {
+  const meter = quoted(name), percentile = compute.find((fn) => /^p\d/.test(fn)), by = label ? ` BY ${quoted(label)} LIMIT 5` : "", each = label ? ` by ${label}` : "";
+  return [
+    percentile ? { q: `FROM * SELECT ${meter} WINDOW 1m COMPUTE p50, ${percentile}`, words: `${name}: the middle and the slow end, minute by minute` } : null,
+    !percentile && compute.includes("avg") ? { q: `FROM * SELECT ${meter} WINDOW 1m COMPUTE avg, max`, words: `${name}: average and highest, minute by minute` } : null,
+    compute.includes("distinct") ? { q: `FROM * SELECT ${meter} WINDOW 1h COMPUTE distinct SINCE 1d`, kind: "bars", words: `${name}: how many different ones, hour by hour` } : null,
+    compute.includes("count") ? { q: `FROM * SELECT ${meter} WINDOW 1m COMPUTE count${by}`, words: `${name}: how many${label ? `, the largest five${each}` : ""}` } : null,
+    compute.includes("sum") ? { q: `FROM * SELECT ${meter} COMPUTE sum${by} SINCE 1d`, kind: "table", words: `${name}: the sum${each} of the last day` } : null,
+    { q: `FROM * SELECT ${meter} COMPUTE rate SINCE 5m`, kind: "number", words: `${name}: events per second in the last five minutes` },
+  ].filter(Boolean);
 }
