@@ -22,6 +22,7 @@ from tallymark.query.parameters import read_pairs
 from tallymark.query.routes import Request
 from tallymark.query.sources import Sources
 from tallymark.settings import Settings
+from tallymark.tables import Tables
 from tallymark.tenants import tenant_of
 from tallymark.testing import MemoryLog
 
@@ -47,6 +48,7 @@ class Desk:
             clock_ms=lambda: self.now_ms,
             cache=AnswerCache(ttl_s=cache_ttl_s, clock=lambda: self.now_ms / 1000),
             last_known=LastKnown(most_bytes=100_000),
+            tables=Tables(self.store.documents, self.store.table_parts),
         )
         self.rates = Rates(self.sources)
         self.routes = api.routes(self.sources, self.rates)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fake_documents import FakeDocuments, FakeTableParts
 from tallymark.aggregates import columns, distinct, exact, histogram, sketch
 from tallymark.aggregates.functions import is_percentile, kept_for
 from tallymark.events.tenants import MAIN
@@ -49,6 +50,8 @@ class FakeStore:
         self.snapshots = FakeSnapshots(self)
         self.dead_letters = FakeDeadLetters(self)
         self.heartbeats = FakeHeartbeats()
+        self.documents = FakeDocuments()
+        self.table_parts = FakeTableParts()
 
     def count(
         self,

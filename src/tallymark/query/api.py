@@ -8,8 +8,18 @@ from tallymark import dashboard, problems, telemetry
 from tallymark.fidelity.rates import Rates
 from tallymark.fidelity.roles import full_name, roles
 from tallymark.fidelity.status import status
-from tallymark.http import Problem
-from tallymark.query import dead_letters, meters_api, openapi, over_time, parsing, sentences, tenants_api, totals
+from tallymark.http import MOST_TABLE_BYTES, Problem
+from tallymark.query import (
+    dead_letters,
+    meters_api,
+    openapi,
+    over_time,
+    parsing,
+    sentences,
+    tables_api,
+    tenants_api,
+    totals,
+)
 from tallymark.query.asking import Compute, asking
 from tallymark.query.meters_api import known_meter
 from tallymark.query.parameters import Pairs
@@ -48,6 +58,7 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
         _of_meter("series", "a meter over time", parsing.SERIES, sources, parsing.series, over_time.series),
         _of_meter("top", "the largest series of a meter", parsing.TOP, sources, parsing.top, totals.top),
         *_sentences(sources),
+        *_tables(sources),
         Route(
             "GET",
             f"{METER}/live",
@@ -109,6 +120,42 @@ def _sentences(sources: Sources) -> list[Route]:
             sentences.PARAMETERS,
             body='the query as text, or as JSON: {"q": "FROM …"}',
             body_types={"text/plain": "string", "application/json": "object"},
+        ),
+    ]
+
+
+def _tables(sources: Sources) -> list[Route]:
+    def uploads(method: str, summary: str, make: Callable[[Sources, Request], Response], **rest: Any) -> Route:
+        return Route(
+            method,
+            tables_api.TABLE,
+            summary,
+            partial(make, sources),
+            body=tables_api.BODY,
+            body_types=tables_api.BODY_TYPES,
+            most_body_bytes=MOST_TABLE_BYTES,
+            **rest,
+        )
+
+    return [
+        Route("GET", tables_api.PATH, "every table", partial(tables_api.list_tables, sources)),
+        Route("GET", tables_api.TABLE, "one table, without its rows", partial(tables_api.get_table, sources)),
+        uploads("PUT", "a whole table", tables_api.put_table, keys=tables_api.KEYS),
+        uploads("PATCH", "add, change or end rows of a table", tables_api.patch_table),
+        Route("DELETE", tables_api.TABLE, "delete a table", partial(tables_api.delete_table, sources)),
+        Route(
+            "GET",
+            tables_api.ROWS,
+            "rows of a table, by key",
+            partial(tables_api.list_rows, sources),
+            keys=tables_api.ROWS_KEYS,
+        ),
+        Route(
+            "GET",
+            f"{tables_api.ROWS}/{{key}}",
+            "one row with its history, the newest first",
+            partial(tables_api.get_row, sources),
+            ends_open=True,
         ),
     ]
 

@@ -11,6 +11,9 @@ from tallymark.query.parameters import Pairs, sort_out
 from tallymark.query.response import Response
 from tallymark.suggest import suggest
 
+MOST_BODY_BYTES = 64_000
+"""unless a route says otherwise"""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -55,12 +58,15 @@ class Route:
     """what the request carries, for the document"""
     body_types: Mapping[str, str] = field(default_factory=lambda: {"application/json": "object"})
     content: str = "application/json"
+    most_body_bytes: int = MOST_BODY_BYTES
+    """of the request; more is read no further"""
+    ends_open: bool = False
+    """the last part of the path may contain slashes"""
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        return re.compile(
-            "/".join("([^/]+)" if part.startswith("{") else re.escape(part) for part in self.path.split("/"))
-        )
+        parts = ["([^/]+)" if part.startswith("{") else re.escape(part) for part in self.path.split("/")]
+        return re.compile("/".join([*parts[:-1], "(.+)"] if self.ends_open else parts), re.DOTALL)
 
     @property
     def names(self) -> list[str]:

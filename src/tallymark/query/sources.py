@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from tallymark.fidelity.evidence import Evidence
 from tallymark.query.cache import AnswerCache
 from tallymark.query.delivery import LastKnown
+from tallymark.tables import Tables
 
 
 @dataclass(frozen=True)
@@ -13,3 +14,4 @@ class Sources(Evidence):
 
     cache: AnswerCache
     last_known: LastKnown
+    tables: Tables
