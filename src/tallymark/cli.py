@@ -24,6 +24,7 @@ COMMANDS = {
     "query": ("query", "ask in the query language; without a query, run the role that answers questions"),
     "queries": ("queries", "saved queries, whose windows are stored: list, add, show, delete"),
     "meters": ("meters", "what is counted: list, show, add, check, plan, apply, resume, delete"),
+    "tables": ("tables", "names and attributes of keys: list, put, patch, show, delete"),
     "dlq": ("dlq", "dead letters, the events that were not counted and why: list, show"),
     "tenants": ("tenants", "whose events and meters there are"),
     "agent": ("agent", "send this machine's figures and its applications' metrics every second"),

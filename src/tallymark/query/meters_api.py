@@ -12,6 +12,7 @@ from tallymark.http import Problem
 from tallymark.meters import BUILT_IN, Meter, MeterError, from_mapping, to_mapping
 from tallymark.query.parameters import LABEL
 from tallymark.query.retrying import of_a_moment
+from tallymark.query.routes import MOST_BODY_BYTES
 from tallymark.query.sources import Sources
 from tallymark.query.tenants_api import require_room, require_tenant
 from tallymark.query.values import since
@@ -19,8 +20,6 @@ from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Registry, UnknownMeter
 from tallymark.suggest import suggest
 from tallymark.tenants import PARAMETER as TENANT
-
-MOST_BODY_BYTES = 64_000
 
 
 def known_meter(registry: Registry, tenant: str, name: str) -> RegisteredMeter:

@@ -334,8 +334,37 @@ class Documents(Protocol):
         """The same text again changes nothing. Raises StoreError if it is too large, or there are too many."""
         ...
 
+    def swap(
+        self, kind: "Kind", tenant: str, name: str, before: "Document | None", body: str, *, now_ms: int
+    ) -> "Document | None":
+        """As `put`, but only in place of `before`; None if something else is there, so that nothing was written.
+
+        After an answer that was lost, None may also mean that it was written and somebody changed it since.
+        """
+        ...
+
     def delete(self, kind: "Kind", tenant: str, name: str) -> bool:
         """False if there was none."""
+        ...
+
+
+class TableParts(Protocol):
+    """What tables are made of: pieces of bytes that never change. They count once a document names them."""
+
+    def write(self, body: bytes, *, now_ms: int) -> str:
+        """The name under which it lies: a fresh one each time. A crash leaves a part that nobody names."""
+        ...
+
+    def read(self, part: str) -> bytes | None:
+        """None if it was deleted, or never written whole."""
+        ...
+
+    def delete(self, parts: Collection[str]) -> None:
+        """In slices, so that nobody else waits long."""
+        ...
+
+    def written_before(self, at_ms: int) -> list[str]:
+        """All that were begun before a moment and not deleted since."""
         ...
 
 
@@ -359,6 +388,9 @@ class Store(Protocol):
 
     @property
     def documents(self) -> Documents: ...
+
+    @property
+    def table_parts(self) -> TableParts: ...
 
     @property
     def heartbeats(self) -> Heartbeats: ...

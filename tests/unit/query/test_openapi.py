@@ -2,7 +2,16 @@
 
 from tallymark.query.parameters import PARAMETERS, RESERVED
 
-OF_A_TENANT = ("/v1/meters", "/v1/query", "/v1/dlq", "/v1/events", "/v1/tail")
+OF_A_TENANT = (
+    "/v1/meters",
+    "/v1/query",
+    "/v1/queries",
+    "/v1/boards",
+    "/v1/tables",
+    "/v1/dlq",
+    "/v1/events",
+    "/v1/tail",
+)
 CONTRACT = [
     "from",
     "to",

@@ -144,6 +144,12 @@ def _to_7(connection: sqlite3.Connection) -> None:
         " created_ms INTEGER NOT NULL, changed_ms INTEGER NOT NULL, PRIMARY KEY (kind, tenant, name)) WITHOUT ROWID"
     )
     connection.execute("CREATE TABLE document_changes (kind TEXT PRIMARY KEY, changes INTEGER NOT NULL) WITHOUT ROWID")
+    connection.execute(
+        "CREATE TABLE table_parts (part TEXT, chunk INTEGER, body BLOB NOT NULL, PRIMARY KEY (part, chunk))"
+    )
+    connection.execute(
+        "CREATE TABLE table_part_names (part TEXT PRIMARY KEY, written_ms INTEGER NOT NULL) WITHOUT ROWID"
+    )
 
 
 def _rebuild(connection: sqlite3.Connection, table: str, columns: str, content: str, *, options: str = "") -> None:
