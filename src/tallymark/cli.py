@@ -23,6 +23,7 @@ COMMANDS = {
     "top": ("top", "the largest series of a meter"),
     "query": ("query", "ask in the query language; without a query, run the role that answers questions"),
     "queries": ("queries", "saved queries, whose windows are stored: list, add, show, delete"),
+    "tail": ("tail", "events as they pass"),
     "meters": ("meters", "what is counted: list, show, add, check, plan, apply, resume, delete"),
     "tables": ("tables", "names and attributes of keys: list, put, patch, show, delete"),
     "dlq": ("dlq", "dead letters, the events that were not counted and why: list, show"),
