@@ -10,21 +10,34 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tallymark import log as logs
+from tallymark.events import columns, frame
+from tallymark.events.bodies import Delivery
+from tallymark.events.clocks import Clocks
+from tallymark.events.tenants import MAIN
+from tallymark.events.validation import validate
 from tallymark.log.protocol import Outgoing
+from tallymark.meters import from_mapping
 from tallymark.meters.model import Meter
+from tallymark.pipeline.counting.claims import Claims
+from tallymark.pipeline.counting.count import count
+from tallymark.pipeline.counting.history import LogHistory
 from tallymark.settings import Settings
 from tallymark.store import deltas, open_store
 from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult
+from tallymark.testing import until
 
 # The page asks every few seconds, and the machine may be busy: the default of 5 s is too close.
 expect.set_options(timeout=30_000)
 
 SERVE = "import sys; from tallymark.query.service import run; from tallymark.settings import load; "
 SERVE += "sys.exit(run(load(environment={}, flags={'data': sys.argv[1], 'query.port': int(sys.argv[2])})))"
+CLOCKS = Clocks(accept_past_ms=7 * 86_400_000, accept_future_ms=300_000, tolerance_ms=5_000)
 
 
 class Service:
@@ -69,6 +82,39 @@ class Service:
 
     def accept(self, events: int) -> None:
         self.log.append([Outgoing(0, b"frame", events)])
+
+    def send(self, *events: dict[str, Any], tenant: str = MAIN) -> None:
+        """What collector and pipeline do with events: into the log, and counted by every meter of the tenant."""
+        now_ms = int(time.time() * 1000)
+        accepted = validate(Delivery(msgspec.json.encode(events), now_ms), CLOCKS, max_events=len(events))
+        assert not accepted.refusals, accepted.refusals
+        accepted.tenant = tenant
+        ((number, content),) = frame.frames(columns.batch([accepted]))
+        self.log.append([Outgoing(0, content, number)])
+        live = self.store.registry.live_meters()
+        reader = logs.open_reader(self.settings, "events")
+        start, end = self.offset, self.offset + 1
+        history = LogHistory(reader, 0)
+        claims = Claims(self.settings.run_folder, 0, start=start, end=end, horizon_ms=600_000, history=history)
+        with claims:
+            counted = count(reader.read(0, start, end), claims=claims, meters=live.meters)
+        result = StretchResult(
+            Stretch(0, start, end),
+            self.identity,
+            live.revision,
+            tuple(each.meter_id for each in live.meters),
+            deltas.encode(counted.deltas),
+            counted.ledger,
+            received=counted.received,
+            tenants=counted.ledgers,
+        )
+        self.store.sink.apply([result], now_ms=now_ms)
+        self.offset = end
+
+    def put_meter(self, *, tenant: str = MAIN, since_minutes: int = 0, **definition: Any) -> None:
+        """A meter that has counted for so many minutes."""
+        now_ms = int(time.time() * 1000) - since_minutes * 60_000
+        self.store.registry.put_meter(tenant, from_mapping(definition), now_ms=now_ms)
 
     def begin_demo(self) -> None:
         """What `tallymark up --demo` does first."""
@@ -124,6 +170,23 @@ def browser() -> Iterator[Browser]:
         chromium = playwright.chromium.launch(executable_path=executable)
         yield chromium
         chromium.close()
+
+
+def ago(minutes: float, *, name: str = "view", value: float | None = None, **props: Any) -> dict[str, Any]:
+    """An event of so many minutes ago."""
+    sent = {"event": name, "time": int((time.time() - minutes * 60) * 1000), "props": props}
+    return sent if value is None else {**sent, "value": value}
+
+
+def holds(page: Page, script: str) -> None:
+    """Waits until it is true. The CSP keeps Playwright's own waiting from evaluating a text."""
+    until(lambda: page.evaluate(script), script, deadline_s=30.0)
+
+
+def violations(page: Page) -> list[str]:
+    """What axe finds wrong for people who use a screen reader or a keyboard, or who see little."""
+    found = Axe().run(page).response["violations"]
+    return [f"{each['id']}: {[node['html'][:120] for node in each['nodes']]}" for each in found]
 
 
 Open = Callable[..., Page]

@@ -23,8 +23,8 @@ const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize
 export const colour = (index) => css(`--s${(index % COLOURS) + 1}`);
 
 // new Chart(parent, { label, kind: "line" | "bars" | "area", height: 16 (rem), unit, format, onZoom(fromMs, toMs) })
-// chart.show({ times: [ms], lines: [{ name, values, colour?: 0…7 | "--name", dashed?, kind?, quiet?, own? (to be read instead of
-//              values, where those are stacked) }],
+// chart.show({ times: [ms], lines: [{ name, values, colour?: 0…7 | "--name", dashed?, kind?, of?: the line it goes with, own?: what is
+//              read instead of values, where those are stacked }],
 //              bands?: [{ upper, lower, colour }] (numbers of lines), from?, to?, completeThrough?: ms, stepMs? })
 export class Chart {
   #options; #plot = null; #shape = ""; #shown = null; #hidden = new Set(); #place; #tip; #legend; #caption; #data; #said; #frame; #observer; #scheme;
@@ -59,7 +59,7 @@ export class Chart {
     this.#shown = { ...shown, lines: shown.lines.map((line, index) => ({ kind: this.#options.kind, colour: index, ...line })) };
     const { lines, bands = [] } = this.#shown;
     const shape = JSON.stringify([lines.map(({ name, kind, dashed, colour: each }) => [name, kind, dashed, each]), bands, zone()]);
-    const data = [shown.times.map((ms) => ms / 1000), ...lines.map((line) => line.values)];
+    const data = [shown.times.map((ms) => ms / 1000), ...this.#parted(lines)];
     this.#place.dataset.points = String(lines.reduce((sum, { values }) => sum + values.filter((value) => value !== null).length, 0));
     if (shape === this.#shape && this.#plot) this.#plot.setData(data);
     else this.#build(shape, data);
@@ -70,8 +70,21 @@ export class Chart {
     this.#table();
   }
 
+  // A bucket that may still grow is drawn apart, dashed: it is no drop. After the lines come as many open ends.
+  #parted(lines) {
+    const { completeThrough, stepMs, times } = this.#shown, last = times.length - 1;
+    const isOpen = completeThrough && stepMs && last > 0 && times[last] + stepMs > completeThrough;
+    const open = lines.map((line) => isOpen && hasOpenEnd(line));
+    return [
+      ...lines.map(({ values }, index) => (open[index] ? [...values.slice(0, last), null] : values)),
+      ...lines.map(({ values }, index) => times.map((_, at) => (open[index] && at >= last - 1 ? values[at] : null))),
+    ];
+  }
+
   #size() {
-    return { width: Math.max(120, this.#place.clientWidth), height: Math.round(this.#options.height * rem()) };
+    const width = Math.max(120, this.#place.clientWidth), least = this.#options.height * rem();
+    // The chart that a page is about grows with a wall.
+    return { width, height: Math.round(this.#options.onZoom ? Math.max(least, Math.min(width * 0.26, 32 * rem())) : least) };
   }
 
   #build(shape, data) {
@@ -89,10 +102,10 @@ export class Chart {
         y: { range: (_, low, high) => [Math.min(0, low ?? 0) * 1.08, (high ?? 0) > 0 ? high * 1.08 : 1] },
       },
       axes: [
-        { ...axis, grid: { show: false }, size: size * 2.4, space: size * 4.5, values: CLOCKS },
+        { ...axis, grid: { show: false }, gap: size * 0.5, size: size * 2.7, space: size * 4.5, values: CLOCKS },
         { ...axis, size: (_, values) => size * (1.1 + 0.5 * Math.max(2, ...(values ?? []).map((value) => value.length))), space: size * 2.4, values: (_, values) => values.map((value) => this.#options.format(value) + this.#options.unit) },
       ],
-      series: [{}, ...lines.map((line, index) => this.#series(line, index))],
+      series: [{}, ...lines.map((line) => this.#series(line)), ...lines.map((line) => (hasOpenEnd(line) ? this.#series({ ...line, dashed: true }) : { show: false }))],
       bands: bands.map(({ upper, lower, colour: name }) => ({ series: [upper + 1, lower + 1], fill: () => `${css(name)}38` })),
       cursor: {
         y: false, points: { size: size * 0.5 },
@@ -107,13 +120,13 @@ export class Chart {
     this.#plot.over.append(this.#tip);
   }
 
-  #series(line, index) {
+  #series(line) {
     const tone = () => (typeof line.colour === "string" ? css(line.colour) : colour(line.colour));
-    const shared = { label: "", show: !this.#hidden.has(line.name), stroke: tone, width: line.quiet ? 1 : 2, points: { filter: (_, at) => lonely(this.#plot?.data[at] ?? []), size: rem() * 0.35 } };
+    const shared = { label: "", show: !this.#hidden.has(line.of ?? line.name), stroke: tone, width: 2, points: { filter: (_, at) => lonely(this.#plot?.data[at] ?? []), size: rem() * 0.35 } };
     if (line.dashed) return { ...shared, width: 1.5, dash: [5, 4], alpha: 0.75 };
     if (line.kind === "bars") return { ...shared, width: 0, fill: () => (line.own ? tone() : `${tone()}cc`), paths: uPlot.paths.bars({ size: [0.8, 60], align: 1, radius: 0.12 }), points: { show: false } };
     if (line.kind === "area") return { ...shared, fill: () => `${tone()}24` };
-    return line.kind === "none" ? { ...shared, width: 0, points: { show: false } } : shared;
+    return shared;
   }
 
   #range(low, high) {
@@ -157,7 +170,7 @@ export class Chart {
   }
 
   #readings(idx) {
-    const found = this.#shown.lines.filter((line) => !this.#hidden.has(line.name)).map((line) => ({ line, value: read(line)[idx] ?? null }));
+    const found = this.#shown.lines.filter((line) => !this.#hidden.has(line.of ?? line.name)).map((line) => ({ line, value: read(line)[idx] ?? null }));
     return this.#shown.bands?.length ? found : found.sort((a, b) => Number(a.line.dashed ?? false) - Number(b.line.dashed ?? false) || (b.value ?? -Infinity) - (a.value ?? -Infinity));
   }
 
@@ -184,9 +197,10 @@ export class Chart {
   }
 
   #legendOf(lines) {
-    this.#legend.hidden = !this.#options.legend || lines.length < 2;
+    const named = lines.filter((line) => !line.of);
+    this.#legend.hidden = !this.#options.legend || named.length < 2;
     if (this.#legend.hidden) return;
-    list(this.#legend, lines.filter((line) => line.kind !== "none"), {
+    list(this.#legend, named, {
       key: (line) => JSON.stringify([line.name, line.colour, line.dashed, document.documentElement.dataset.theme]),
       make: (line) => h("li", {}, h("button", { type: "button", "aria-pressed": "true", title: line.name, on: { click: () => this.#toggle(line.name) } }, swatch(line), h("span", { class: "name" }, line.name))),
       update: (item, line) => item.firstChild.setAttribute("aria-pressed", String(!this.#hidden.has(line.name))),
@@ -195,7 +209,12 @@ export class Chart {
 
   #toggle(name) {
     if (!this.#hidden.delete(name)) this.#hidden.add(name);
-    this.#shown.lines.forEach((line, index) => { if (line.name === name) this.#plot.setSeries(index + 1, { show: !this.#hidden.has(name) }); });
+    const { lines } = this.#shown;
+    lines.forEach((line, index) => {
+      if ((line.of ?? line.name) !== name) return;
+      this.#plot.setSeries(index + 1, { show: !this.#hidden.has(name) });
+      if (hasOpenEnd(line)) this.#plot.setSeries(index + 1 + lines.length, { show: !this.#hidden.has(name) });
+    });
     this.#legendOf(this.#shown.lines);
   }
 
@@ -222,6 +241,15 @@ export class Chart {
 }
 
 const read = (line) => line.own ?? line.values;
+const hasOpenEnd = ({ kind, dashed }) => !dashed && (kind === "line" || kind === "area");
+
+// Before a meter existed nothing was counted: that is no zero, unless events of that time came later.
+export function withGaps(times, values, { created, stepMs, shiftMs = 0 }) {
+  const begin = Date.parse(created ?? "");
+  if (Number.isNaN(begin)) return values;
+  const first = values.findIndex((value) => value !== null && value !== 0);
+  return values.map((value, index) => (value === 0 && (first === -1 || index < first) && times[index] - shiftMs + stepMs <= begin ? null : value));
+}
 
 // Values between two gaps, which no line would show.
 function lonely(values) {

@@ -40,6 +40,12 @@ export function text(element, words) {
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
+// A number in large type that never breaks: the more characters, the smaller.
+export function large(element, words) {
+  text(element, words);
+  element.style.setProperty("--characters", String(words.length));
+}
+
 // One child per item: the element of a key is kept and updated, so that focus and animation survive.
 export function list(parent, items, { key, make, update = () => {} }) {
   const known = new Map([...parent.children].map((child) => [child.listKey, child]));

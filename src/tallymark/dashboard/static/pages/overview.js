@@ -17,7 +17,7 @@ const RECENT_MS = 120_000;
 export default {
   title: "Overview",
   show(root, route, context) {
-    const parts = [notes, flow, rates, ledger, lag, topKeys].map((part) => part(context));
+    const parts = [notes, flow, rates, lag, ledger, topKeys].map((part) => part(context));
     root.append(h("h1", { class: "unseen" }, "Overview"), ...parts.flatMap(({ element }) => element));
     const update = (status) => { for (const part of parts) part.update(status); };
     context.on("status", update);
@@ -58,7 +58,7 @@ function flow() {
   const stations = [
     station("collector", "Collect", "durable before it is acknowledged", ["collector"], (status) => [`${rate(acceptedNow(status))} /s`, `${integer(status.accepted)} accepted`]),
     station("log", "Log", "kept until it is counted", [], (status) => [integer(status.in_flight), "waiting to be counted"]),
-    station("pipeline", "Count", "each event once, copies recognised", ["pipeline"], (status) => [compact(status.counted), `counted, ${integer(status.duplicate)} copies left out`]),
+    station("pipeline", "Count", "each event once, copies recognised", ["pipeline"], (status) => [status.counted < 1e7 ? integer(status.counted) : compact(status.counted), `counted, ${integer(status.duplicate)} copies left out`]),
     station("store", "Keep", "minutes roll up into hours and days", ["keeper"], (status) => [integer(status.meters.length), "meters"]),
     station("answer", "Answer", "with how fresh and exact it is", ["query"], (status) => [status.freshness.lag_ms === null ? NONE : duration(status.freshness.lag_ms), "behind now"]),
   ];
@@ -100,9 +100,9 @@ function station(name, words, meaning, roles, figures) {
 function rates({ tenant, ask }) {
   const now = h("span", { id: "rate" }, NONE), whose = h("span", { class: "of-all" }), whoseHour = h("span"), mark = freshness();
   const left = h("div"), right = h("div");
-  const element = h("section", { class: "card wide", "aria-label": "Events per second" }, h("div", { class: "pair" },
-    h("div", {}, h("h2", {}, "Events per second, now", whose), h("p", { class: "big" }, now), left),
-    h("div", {}, h("h2", {}, "Last hour", whoseHour), right, mark.element)));
+  const element = h("section", { class: "card wide rates", "aria-label": "Events per second" }, h("div", { class: "pair" },
+    h("div", {}, h("h2", {}, "Events per second", whose), h("p", { class: "big" }, now), left),
+    h("div", {}, h("h2", {}, "The last hour", whoseHour), right, mark.element)));
   const recent = new Chart(left, { id: "chart", label: "Events per second over the last two minutes", height: 9, unit: "/s", table: false });
   const hour = new Chart(right, { id: "hour", label: "Events per second in each minute of the last hour", kind: "bars", height: 12.4, unit: "/s", legend: false });
   let askedMs = 0;
@@ -117,7 +117,7 @@ function rates({ tenant, ask }) {
     element,
     update(status) {
       text(whose, ofAll(status, " of all tenants"));
-      text(whoseHour, ofAll(status, ` of ${tenant}`));
+      text(whoseHour, ofAll(status, `, ${tenant}`));
       text(now, rate(status.events_per_second));
       const times = status.recent.map(({ at_ms: at }) => at);
       recent.show({
@@ -137,15 +137,13 @@ function rates({ tenant, ask }) {
 }
 
 // What became of every accepted event.
-function ledger({ tenant, link }) {
+function ledger({ tenant }) {
   const counted = h("span", { id: "counted" }, NONE), accepted = h("span", { id: "accepted" }, NONE);
   const bar = h("div", { id: "bar", class: "bar", role: "img" }), body = h("tbody"), proof = h("p", { class: "proof" });
-  const letters = h("tbody"), lettersPart = h("div", { id: "dead-letters-part", class: "part", hidden: true },
-    h("h3", {}, h("a", { href: link("/dead-letters") }, "Dead letters"), " by reason"), h("table", { class: "figures", id: "dead-letters" }, h("caption", { class: "unseen" }, "Events that could not be counted, by reason"), letters));
   const element = h("section", { class: "card", "aria-labelledby": "ledger-title" },
     h("h2", { id: "ledger-title" }, "Accepted against counted"),
     h("p", { class: "big" }, counted, " ", h("small", {}, "of ", accepted)), bar,
-    h("table", { class: "figures", id: "account" }, h("caption", { class: "unseen" }, "What became of the accepted events"), body), proof, lettersPart);
+    h("table", { class: "figures", id: "account" }, h("caption", { class: "unseen" }, "What became of the accepted events"), body), proof);
   return {
     element,
     update(status) {
@@ -165,8 +163,6 @@ function ledger({ tenant, link }) {
       bar.setAttribute("aria-label", terms.map(({ name, label }) => `${label} ${integer(found[name])}`).join(", "));
       proof.dataset.state = found.missing ? "bad" : "good";
       text(proof, found.missing ? "The account does not add up: events are missing." : "The account adds up: every accepted event is in one of these lines.");
-      lettersPart.hidden = !status.dead_letters.length;
-      rows(letters, status.dead_letters.map(({ hop, reason, events, tenant: whose }) => ({ words: `${hop}: ${reason}${(whose ?? MAIN) === MAIN ? "" : `, tenant ${whose}`}`, value: events })), figures);
     },
   };
 }
@@ -176,15 +172,15 @@ function figures({ words, value, term, meaning = "", alarm = false }) {
   return h("tr", { class: alarm ? "alarm" : null, title: meaning }, h("th", { scope: "row" }, dot, words), h("td", { id: term ? `term-${term}` : null }, integer(value)));
 }
 
-// How long from receipt to count.
-function lag() {
+// How long from receipt to count, and what could not be counted.
+function lag({ link }) {
   const shown = Object.fromEntries(["p50", "p95", "p99"].map((name) => [name, h("dd", { id: name }, NONE)]));
-  const note = h("p", { id: "lag-note", class: "quiet" }), whose = h("span"), left = h("dl", { class: "lag" }, ...Object.entries(shown).map(([name, value]) => h("div", {}, h("dt", {}, name), value)));
-  const complete = h("p", { class: "quiet" });
+  const note = h("p", { id: "lag-note", class: "quiet" }), whose = h("span"), through = h("b", { id: "through" }, NONE), complete = h("p", { class: "quiet" });
+  const letters = h("tbody"), none = h("p", { class: "quiet" }, "None: every event could be read and counted."), table = h("table", { class: "figures", id: "dead-letters" }, h("caption", { class: "unseen" }, "Events that could not be counted, by reason"), letters);
   const element = h("section", { class: "card", "aria-labelledby": "lag-title" },
-    h("h2", { id: "lag-title" }, "Lag, from receipt to count", whose), left, note,
-    h("h3", { class: "part" }, "Complete through"), h("p", { class: "big", id: "through" }, NONE), complete);
-  const through = element.querySelector("#through");
+    h("h2", { id: "lag-title" }, "Lag, from receipt to count", whose), h("dl", { class: "lag" }, ...Object.entries(shown).map(([name, value]) => h("div", {}, h("dt", {}, name), value))), note,
+    h("div", { class: "part" }, h("h3", {}, "Complete through ", through), complete),
+    h("div", { class: "part" }, h("h3", {}, h("a", { href: link("/dead-letters") }, "Dead letters"), " by reason"), none, table));
   return {
     element,
     update(status) {
@@ -193,7 +189,10 @@ function lag() {
       for (const [name, value] of Object.entries(shown)) text(value, found ? duration(found[name]) : NONE);
       text(note, found ? `of ${integer(found.events)} events in the last minute, slowest ${duration(found.highest)}` : "nothing was counted in the last minute");
       text(through, until ? clock(until) : NONE);
-      text(complete, until ? `Everything that was accepted before is in the numbers (${duration(behind)} ago).` : "Nobody can tell while the log does not answer.");
+      text(complete, until ? `Everything accepted before that is in the numbers; that was ${duration(behind)} ago.` : "Nobody can tell while the log does not answer.");
+      none.hidden = status.dead_letters.length > 0;
+      table.hidden = !none.hidden;
+      rows(letters, status.dead_letters.map(({ hop, reason, events, tenant: whom }) => ({ words: `${hop}: ${reason}${(whom ?? MAIN) === MAIN ? "" : `, tenant ${whom}`}`, value: events })), figures);
     },
   };
 }
@@ -206,7 +205,7 @@ function topKeys({ tenant, ask, link }) {
   const top = topTable({ id: "top" }), mark = freshness(), more = h("a", { class: "more", href: link("/meters") }, "Open this meter", icon("right"));
   const form = h("form", { id: "choose", class: "choose", on: { change: chosen, submit: (event) => event.preventDefault() } },
     ...[["meter", meter], ["by", key], ["ranked by", fn], ["of", range]].map(([words, select]) => h("span", {}, h("label", { for: select.id }, words), " ", select)));
-  const element = h("section", { class: "card wide", "aria-labelledby": "top-title" },
+  const element = h("section", { class: "card wide keys", "aria-labelledby": "top-title" },
     h("div", { class: "row" }, h("h2", { id: "top-title" }, "Top keys"), form), top.note, top.element, h("div", { class: "row" }, mark.element, more));
   const state = { meters: [], counted: -1, dirty: true, askedMs: 0, statusMs: 0 };
 
