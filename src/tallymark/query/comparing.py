@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 from decimal import Context, Decimal
+from math import isfinite
 from typing import Any
 
 from tallymark.aggregates.functions import Value
@@ -91,7 +92,8 @@ def change(now: Value, before: Value) -> dict[str, Value]:
         difference: int | float | Decimal = _EXACT.subtract(now, before)
     else:
         difference = now - before  # type: ignore[operator]
-    return {"difference": difference, "percent": 100 * float(difference) / abs(float(before)) if before else None}
+    percent = 100 * float(difference) / abs(float(before)) if before else None
+    return {"difference": difference, "percent": percent if percent is not None and isfinite(percent) else None}
 
 
 def changes(now: Mapping[str, Value], before: Mapping[str, Value]) -> dict[str, dict[str, Value]]:

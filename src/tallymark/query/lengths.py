@@ -91,4 +91,21 @@ def later(moment_s: int, length: Length, zone: tzinfo) -> int:
         local = datetime.fromordinal(local.toordinal() + length.days).replace(
             hour=local.hour, minute=local.minute, second=local.second, tzinfo=zone
         )
-    return int(local.timestamp())
+    return _moment_of(local, zone)
+
+
+def _moment_of(local: datetime, zone: tzinfo) -> int:
+    """Of a time of day that clocks skipped, the moment when they did: what is before and after it is then whole."""
+    moment_s = int(local.timestamp())
+    if datetime.fromtimestamp(moment_s, zone).replace(tzinfo=None) == local.replace(tzinfo=None):
+        return moment_s
+    # Read with the offset from after the change it lies before the change, and the other way round.
+    before_s, after_s = sorted(int(local.replace(fold=fold).timestamp()) for fold in (0, 1))
+    offset = datetime.fromtimestamp(before_s, zone).utcoffset()
+    while after_s - before_s > 1:
+        middle_s = (before_s + after_s) // 2
+        if datetime.fromtimestamp(middle_s, zone).utcoffset() == offset:
+            before_s = middle_s
+        else:
+            after_s = middle_s
+    return after_s

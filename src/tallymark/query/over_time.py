@@ -16,7 +16,7 @@ from tallymark.query.comparing import changes
 from tallymark.query.functions import RATE
 from tallymark.query.parsing import Question
 from tallymark.query.ranges import Range, covered_s
-from tallymark.query.reading import key_columns, read
+from tallymark.query.reading import key_columns, others, read
 from tallymark.query.sources import Sources
 from tallymark.query.steps import Edges
 from tallymark.query.values import NOTHING, largest, unknown, values
@@ -38,7 +38,7 @@ def series(sources: Sources, question: Question) -> Answer:
             raise limits.too_many_points(None, settings) from None
         except TooManyBytes as error:
             raise limits.too_many_bytes(error.most_bytes) from None
-        freshness = fresh(sources, snapshot, question)
+        freshness, other = fresh(sources, snapshot, question), others(snapshot, question)
     points = _points(question, question.range, rows, freshness)
     lines = sorted(points)
     times = [rfc3339_s(start_s) for start_s, _ in _windows(question, question.range)]
@@ -54,7 +54,7 @@ def series(sources: Sources, question: Question) -> Answer:
             found = [{**point, "before": then, "change": changes(now, then)} for point, now, then in pairs]
         shown.append({"labels": dict(zip(question.by, labels, strict=True)), "points": found})
     body: dict[str, Any] = {"series": shown, **({"left_out": left_out} if left_out else {})}
-    return answered(question, freshness, rows, body, shown)
+    return answered(question, freshness, [rows, before], body, shown, other=other)
 
 
 def _rows(snapshot: Snapshot, question: Question, settings: QuerySettings) -> tuple[pl.DataFrame, int]:

@@ -195,7 +195,7 @@ def _late(given: Given, meter: RegisteredMeter) -> str:
 
 
 def _keys(given: Given, meter: RegisteredMeter) -> tuple[str, ...]:
-    by = given.words("by")
+    by = given.words("by", known=meter.labels)
     for key in by:
         if key not in meter.labels:
             near = suggest(key, meter.labels, what="its keys are")

@@ -77,7 +77,7 @@ def check_fits(window: Window, span: Range, buckets: int) -> None:
         asked = span.to_json()
         detail = (
             f"no window of {window.text} fits into the range from {asked['from']} to {asked['to']};"
-            f" ask for a longer range (from=-{window.text}), or a shorter window"
+            f" ask for a range of at least {window.text}, or for a shorter window"
         )
         raise Problem(400, "short_range", detail, parameter="window")
 

@@ -98,6 +98,14 @@ def test_loss_is_told_under_a_table(capsys, loss, told):
     assert capsys.readouterr().err == (f"{told}: see `tallymark status`\n" if told else "")
 
 
+def test_what_an_answer_leaves_out_is_told_under_its_table(capsys):
+    footnote({"freshness": {"lag_ms": 10, "error": {"distinct": 0.0163}}, "left_out": 1200, "other": {"count": 5}})
+    assert capsys.readouterr().err == (
+        "approximate: distinct ±1.6 % (standard error); 1,200 more series are left out;"
+        " 5 events are under __other__ (max_series): some may be of these labels\n"
+    )
+
+
 def test_what_waits_has_come_in_although_nothing_was_counted(fake_service, capsys):
     fake_service.answers["/v1/status"] = 200, {**GOOD, "lag_ms": None, "in_flight": 1}
     assert main(["status"]) == 0
