@@ -18,6 +18,7 @@ from tallymark.query import api
 from tallymark.query.cache import AnswerCache
 from tallymark.query.delivery import LastKnown
 from tallymark.query.moments import to_ms
+from tallymark.query.newest import LogGlances
 from tallymark.query.parameters import read_pairs
 from tallymark.query.routes import Request
 from tallymark.query.sources import Sources
@@ -47,6 +48,7 @@ class Desk:
             clock_ms=lambda: self.now_ms,
             cache=AnswerCache(ttl_s=cache_ttl_s, clock=lambda: self.now_ms / 1000),
             last_known=LastKnown(most_bytes=100_000),
+            newest=LogGlances(lambda: self.log),
         )
         self.rates = Rates(self.sources)
         self.routes = api.routes(self.sources, self.rates)

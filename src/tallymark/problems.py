@@ -91,6 +91,7 @@ MEANINGS = {
     "busy": Meaning(
         (503,), "The store changed while it was being read, several times in a row. Try again, or ask for less."
     ),
+    "cannot_count": Meaning((400,), "A preview failed because the meter cannot count the events there are."),
     "conflict": Meaning((400,), "Two keys of a definition cannot be used together."),
     "empty": Meaning((400,), "A part of a definition is empty."),
     "empty_range": Meaning((400,), "`from` is not before `to`; ranges are [from, to)."),
@@ -98,7 +99,9 @@ MEANINGS = {
         (403,), "The request comes from a page on another origin; list that origin in `collector.cors_origins`."
     ),
     "internal": Meaning((500,), "A bug in Tallymark; the role's log file has the details. Nothing was acknowledged."),
-    "log_unreachable": Meaning((503,), "The collector has just started and its log does not answer yet. Try again."),
+    "log_unreachable": Meaning(
+        (503,), "The log does not answer, or not yet if the collector has just started. Try again."
+    ),
     "missing_key": Meaning((400,), "A definition lacks a key that it needs."),
     "missing_parameter": Meaning((400,), "The question needs a parameter that is missing."),
     "needs_range": Meaning((400,), "A window, a comparison or a rate needs a range: give `from`."),
@@ -140,7 +143,9 @@ MEANINGS = {
     ),
     "too_many": Meaning((400,), "A list in a definition is too long."),
     "too_many_events": Meaning((413,), "Over `collector.max_request_events` in one request; send smaller batches."),
-    "too_many_listeners": Meaning((503,), "The query service has reached its limit of `live` streams."),
+    "too_many_listeners": Meaning(
+        (503,), "The query service has reached its limit of listeners to one kind of stream."
+    ),
     "too_many_parameters": Meaning((400,), "The question has too many parameters."),
     "too_many_names": Meaning(
         (),

@@ -112,4 +112,4 @@ QUERY_CACHE = counter(
     "questions: answered from the cache or with an equal one (`hit`), computed (`miss`), or bypassing it (`fresh`)",
     ("outcome",),
 )
-QUERY_LISTENERS = gauge("tallymark_query_listeners", "open `live` streams")
+QUERY_LISTENERS = gauge("tallymark_query_listeners", "open streams of server-sent events")

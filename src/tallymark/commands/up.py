@@ -32,7 +32,7 @@ LEAVE_S = 3.0
 # What each extra brings, by the names that are imported.
 NEEDED_BY = {
     "collector": ("granian", "httptools", "uvloop", "pyarrow", "numpy", "xxhash", "prometheus_client"),
-    "query": ("granian", "uvloop", "polars", "pyarrow", "numpy", "yaml", "prometheus_client"),
+    "query": ("granian", "uvloop", "polars", "pyarrow", "numpy", "xxhash", "yaml", "prometheus_client"),
     "keeper": ("polars", "pyarrow", "numpy", "prometheus_client"),
     "pipeline": ("pyspark", "polars", "pyarrow", "numpy", "xxhash", "prometheus_client"),
 }

@@ -146,6 +146,13 @@ class LogReader(Protocol):
         """Records start <= offset < end; raises LogLost or LogDamaged rather than leave one out."""
         ...
 
+    def glance(self, partition: int, start: int, end: int, *, max_events: int, max_bytes: int) -> list[Record]:
+        """Some of these records, in order from `start`: until a limit is reached, or one can no longer be read.
+
+        For a look here and there, so little is fetched ahead. The last record may exceed the limits.
+        """
+        ...
+
     def bounded_end(self, partition: int, start: int, *, max_events: int, max_bytes: int) -> int:
         """Where a stretch from `start` ends that stays within both limits (but has a record if there is one)."""
         ...

@@ -20,6 +20,8 @@ class Flaw:
     """`meters.yaml:4:31`; empty unless it came from a file"""
     excerpt: str = ""
     """for expressions: the text around the flaw, and a line with a caret under it"""
+    offset: int | None = None
+    """for expressions: where in their text, in characters from 0"""
 
     def __str__(self) -> str:
         where = self.place or self.path
@@ -74,7 +76,7 @@ class Flaws:
         self, code: str, detail: str, path: Path, *, key: bool = False, offset: int | None = None, excerpt: str = ""
     ) -> None:
         place = self.places.place(path, key=key, offset=offset)
-        self.found.append(Flaw(code, detail, dotted(path), place, excerpt))
+        self.found.append(Flaw(code, detail, dotted(path), place, excerpt, offset))
 
     def raise_if_any(self) -> None:
         if self.found:

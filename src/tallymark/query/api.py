@@ -9,7 +9,22 @@ from tallymark.fidelity.rates import Rates
 from tallymark.fidelity.roles import full_name, roles
 from tallymark.fidelity.status import status
 from tallymark.http import Problem
-from tallymark.query import dead_letters, meters_api, openapi, over_time, parsing, sentences, tenants_api, totals
+from tallymark.query import (
+    checking,
+    dead_letters,
+    live,
+    meters_api,
+    openapi,
+    over_time,
+    parsing,
+    preview,
+    seen,
+    sentences,
+    tail,
+    tenants_api,
+    totals,
+    words,
+)
 from tallymark.query.asking import Compute, asking
 from tallymark.query.meters_api import known_meter
 from tallymark.query.parameters import Pairs
@@ -18,6 +33,7 @@ from tallymark.query.response import NOT_STORED, Response, json_response
 from tallymark.query.retrying import of_a_moment
 from tallymark.query.routes import Request, Route, Routes
 from tallymark.query.sources import Sources
+from tallymark.query.status_feed import StatusFeed
 from tallymark.settings import QuerySettings
 from tallymark.store.model import RegisteredMeter
 
@@ -44,17 +60,62 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             "let a broken meter count again",
             _named(partial(meters_api.resume_meter, sources)),
         ),
+        Route(
+            "POST",
+            "/v1/meters/check",
+            "what is wrong with a definition, and what it would change",
+            _checked(sources),
+            body="the definition, as in the file of meters",
+        ),
+        Route(
+            "POST",
+            preview.PATH,
+            "what a meter would count of the newest events; nothing is saved",
+            lambda request: json_response(preview.preview(sources, request.tenant, request.pairs, request.body)),
+            keys=seen.KEYS,
+            body="the definition, as in the file of meters",
+        ),
+        Route(
+            "GET",
+            seen.PATH,
+            "which events came lately and what they carry, from a sample",
+            lambda request: json_response(seen.seen(sources, request.tenant, request.pairs)),
+            keys=seen.KEYS,
+        ),
         _of_meter("total", "one number of a meter", parsing.TOTAL, sources, parsing.total, totals.total),
         _of_meter("series", "a meter over time", parsing.SERIES, sources, parsing.series, over_time.series),
         _of_meter("top", "the largest series of a meter", parsing.TOP, sources, parsing.top, totals.top),
         *_sentences(sources),
         Route(
             "GET",
+            words.PATH,
+            "what may come next in a query",
+            lambda request: json_response(words.words(sources, request.tenant, request.pairs)),
+            keys=words.KEYS,
+            needed=("q",),
+        ),
+        Route(
+            "GET",
             f"{METER}/live",
             "changes as they are applied, as server-sent events",
-            None,
-            parsing.LIVE,
+            opens=live.Live(sources).opening,
+            parameters=parsing.LIVE,
             filters=True,
+            content="text/event-stream",
+        ),
+        Route(
+            "GET",
+            "/v1/status/live",
+            "the status once a second, as server-sent events",
+            opens=StatusFeed(lambda: status(sources, rates)).opening,
+            content="text/event-stream",
+        ),
+        Route(
+            "GET",
+            tail.PATH,
+            "events as they pass, sampled, as server-sent events",
+            opens=tail.Tail(sources).opening,
+            keys=tail.KEYS,
             content="text/event-stream",
         ),
         Route("GET", "/v1/status", "is anything late or lost?", _plain(lambda: status(sources, rates))),
@@ -144,6 +205,14 @@ def _put(sources: Sources) -> Callable[[Request], Response]:
         request.no_parameters()
         code, data = meters_api.put_meter(sources, request.tenant, request.arguments["name"], request.body)
         return json_response(data, status=code)
+
+    return answer
+
+
+def _checked(sources: Sources) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        request.no_parameters()
+        return json_response(checking.check(sources, request.tenant, request.body))
 
     return answer
 

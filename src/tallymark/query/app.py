@@ -10,15 +10,14 @@ from typing import Any
 from tallymark import telemetry
 from tallymark.events.tenants import MAIN
 from tallymark.http import App, Callers, Problem, Scope
-from tallymark.query import live, parsing
-from tallymark.query.live import Follower
-from tallymark.query.meters_api import MOST_BODY_BYTES, known_meter
+from tallymark.query import streams
+from tallymark.query.meters_api import MOST_BODY_BYTES
 from tallymark.query.parameters import read_pairs
 from tallymark.query.response import NOT_STORED, Response
 from tallymark.query.retrying import MOST_TRIES
-from tallymark.query.routes import Make, Request, Route, Routes
+from tallymark.query.routes import Make, Open, Request, Route, Routes
 from tallymark.query.sources import Sources
-from tallymark.store.model import RegisteredMeter
+from tallymark.query.streams import Feed
 from tallymark.store.protocol import SnapshotOutdated, StoreError, StoreUnreachable
 from tallymark.store.sqlite.failures import FileAway
 from tallymark.tenants import is_page, tenant_of
@@ -40,7 +39,8 @@ class Dispatcher:
         self._callers = Callers(hosts=allowed.hosts, origins=allowed.cors_origins)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="answer")
         self._waiting = 0
-        self.follower = Follower(sources.store, self._in_thread)
+        self._feeds: dict[str, Feed[Any]] = {}
+        self._is_ending = False
 
     async def app(self, scope: Scope, proto: Any) -> None:
         """One request."""
@@ -52,7 +52,8 @@ class Dispatcher:
             label = route.path
             request = await self._request(scope, proto, route, arguments)
             if route.answer is None:
-                await self._stream(request, proto)
+                assert route.opens is not None
+                await self._stream(route.opens, request, proto)
                 return
             answer = await self._answered(route.answer, request)
         except Exception as error:  # noqa: BLE001
@@ -63,6 +64,17 @@ class Dispatcher:
         proto.response_bytes(answer.status, [*answer.headers, timing, SAFE], answer.body)
         telemetry.QUERY_SECONDS.labels(label).observe(took_s)
         telemetry.QUERY_ANSWERS.labels(label, str(answer.status)).inc()
+
+    @property
+    def listeners(self) -> int:
+        """To all feeds."""
+        return sum(feed.listeners for feed in self._feeds.values())
+
+    def end_streams(self) -> None:
+        """Call it before the server stops: it waits for open ones."""
+        self._is_ending = True
+        for feed in self._feeds.values():
+            feed.close()
 
     def close(self) -> None:
         """Finish what is being answered; call it after the server has stopped."""
@@ -94,16 +106,14 @@ class Dispatcher:
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    async def _stream(self, request: Request, proto: Any) -> None:
-        tenant, name = request.tenant, request.arguments["name"]
-
-        def prepare() -> tuple[RegisteredMeter, Any, int]:
-            meter = known_meter(self._sources.store.registry, tenant, name)
-            return meter, parsing.live(meter, request.pairs), self._sources.store.snapshots.journal_end()
-
-        meter, where, end = await self._in_thread(prepare)
-        with self.follower.listen(tenant, name, where, since=_resume(request, end)) as listener:
-            telemetry.QUERY_LISTENERS.set(self.follower.listeners)
+    async def _stream(self, opens: Open, request: Request, proto: Any) -> None:
+        opening = await self._in_thread(lambda: opens(request))
+        source = opening.source
+        if self._is_ending:
+            raise Problem(503, "stopping", "the service is stopping", headers={"retry-after": "1"})
+        feed = self._feeds.setdefault(source.name, Feed(source, self._in_thread))
+        with feed.listen(opening.topic) as listener:
+            telemetry.QUERY_LISTENERS.set(self.listeners)
             headers = [
                 ("content-type", "text/event-stream; charset=utf-8"),
                 NOT_STORED,
@@ -113,12 +123,13 @@ class Dispatcher:
             transport = proto.response_stream(200, headers)
             gone = asyncio.ensure_future(proto.client_disconnect())
             try:
-                await live.stream(transport, listener, gone=gone, version=meter.version)
+                await streams.stream(transport, listener, hello=opening.hello, gone=gone)
             except RuntimeError:
-                logger.debug("a listener of %s of %s left", name, tenant)  # granian: the connection is closed
+                # granian: the connection is closed
+                logger.debug("a listener to %s of %s left", source.name, request.tenant)
             finally:
                 gone.cancel()
-        telemetry.QUERY_LISTENERS.set(self.follower.listeners)
+        telemetry.QUERY_LISTENERS.set(self.listeners)
 
 
 def make_app(sources: Sources, routes: Routes) -> tuple[Dispatcher, App]:
@@ -138,12 +149,6 @@ async def _body(proto: Any) -> bytes:
         if len(body) > MOST_BODY_BYTES:
             break
     return body
-
-
-def _resume(request: Request, end: int) -> int:
-    """Where to resume: after the last message that the client has seen, if it says so."""
-    seen = request.headers("last-event-id") or ""
-    return min(int(seen), end) if seen.isascii() and seen.isdigit() and len(seen) < 19 else end
 
 
 def _problem(error: Exception, scope: Scope) -> Problem:

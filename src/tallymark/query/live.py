@@ -1,163 +1,87 @@
-"""`live`: what each applied batch adds to a meter, as server-sent events. One follower serves all listeners."""
+"""`live`: what each applied batch adds to a meter."""
 
-import asyncio
-import contextlib
-import logging
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import polars as pl
 
 from tallymark.events.moments import rfc3339_s
-from tallymark.http import Problem
-from tallymark.query.response import encode
+from tallymark.query import parsing
+from tallymark.query.meters_api import known_meter
+from tallymark.query.routes import Request
+from tallymark.query.sources import Sources
+from tallymark.query.streams import News, Opening, Source, message
 from tallymark.query.values import values
 from tallymark.store import deltas
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Store
 
 INTERVAL_S = 0.2
-KEEP_ALIVE_S = 15.0
-MOST_LISTENERS = 256
 MOST_CHANGES = 1000
-MOST_WAITING = 64
-# The server buffers what a listener does not read and cannot say how much that is. So a stream ends after this many
-# bytes, which bounds what a client that never reads can hold; clients reconnect by themselves and miss nothing.
-MOST_STREAM_BYTES = 4_000_000
 
-logger = logging.getLogger(__name__)
-
-InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 Where = tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def message(event: str, data: Mapping[str, Any], *, sequence: int | None = None) -> bytes:
-    """One server-sent event. Its id is where to resume after a lost connection."""
-    number = b"" if sequence is None else b"id: %d\n" % sequence
-    return b"%sevent: %s\ndata: %s\n\n" % (number, event.encode(), encode(data))
-
-
-@dataclass(eq=False)
-class Listener:
-    """A client that follows one meter of a tenant, with a bounded queue of messages."""
+class Wanted(NamedTuple):
+    """What one listens to, and the sequence in the journal up to which it was told."""
 
     tenant: str
     name: str
     where: Where
     sequence: int
-    waiting: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(MOST_WAITING + 1))
-    ended: bool = False
-
-    def give(self, text: bytes) -> None:
-        if self.ended:
-            return
-        if self.waiting.qsize() >= MOST_WAITING:
-            self.end("slow", f"dropped: {MOST_WAITING} messages wait unread; reconnect with Last-Event-ID")
-        else:
-            self.waiting.put_nowait(text)
-
-    def end(self, reason: str, detail: str) -> None:
-        """The last message; there is always room for it."""
-        if not self.ended:
-            self.ended = True
-            self.waiting.put_nowait(message("end", {"reason": reason, "detail": detail}))
 
 
-class Follower:
-    """Reads the journal while there are listeners, and only then."""
+class Live:
+    """The feed of changes."""
 
-    def __init__(self, store: Store, in_thread: InThread, *, interval_s: float = INTERVAL_S) -> None:
-        self._store = store
-        self._in_thread = in_thread
-        self._interval_s = interval_s
-        self._listeners: set[Listener] = set()
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._feed = Source("live", lambda groups: news(sources.store, groups), interval_s=INTERVAL_S)
 
-    @property
-    def listeners(self) -> int:
-        return len(self._listeners)
-
-    @property
-    def following(self) -> bool:
-        return self._task is not None and not self._task.done()
-
-    @contextlib.contextmanager
-    def listen(self, tenant: str, name: str, where: Mapping[str, Sequence[str]], *, since: int) -> Iterator[Listener]:
-        """Everything applied after `since`, until the block is left."""
-        if self._closed:
-            raise Problem(503, "stopping", "the service is stopping", headers={"retry-after": "1"})
-        if len(self._listeners) >= MOST_LISTENERS:
-            detail = f"{len(self._listeners)} listeners (at most {MOST_LISTENERS}); try again later"
-            raise Problem(503, "too_many_listeners", detail, headers={"retry-after": "5"}, limit=MOST_LISTENERS)
-        listener = Listener(tenant, name, tuple((key, tuple(wanted)) for key, wanted in where.items()), since)
-        self._listeners.add(listener)
-        if not self.following:
-            self._task = asyncio.create_task(self._follow(), name="live")
-        try:
-            yield listener
-        finally:
-            self._listeners.discard(listener)
-
-    def close(self) -> None:
-        """End every stream; otherwise the server waits for them."""
-        self._closed = True
-        for listener in self._listeners:
-            listener.end("stopping", "the service is stopping; reconnect with Last-Event-ID")
-
-    async def _follow(self) -> None:
-        while self._listeners and not self._closed:
-            groups = defaultdict(list)
-            for listener in self._listeners:
-                groups[listener.tenant, listener.name, listener.where, listener.sequence].append(listener)
-            try:
-                through, texts = await self._in_thread(partial(news, self._store, tuple(groups)))
-            except Exception as error:  # the store may be away for a moment; listeners wait  # noqa: BLE001
-                logger.warning("cannot follow the journal: %s", error)
-            else:
-                self._deliver(groups, through, texts)
-            await asyncio.sleep(self._interval_s)
-
-    def _deliver(self, groups: Mapping[Any, list[Listener]], through: int, texts: Mapping[Any, bytes | None]) -> None:
-        for wanted, listeners in groups.items():
-            for listener in listeners:
-                listener.sequence = max(listener.sequence, through)
-                text = texts.get(wanted, b"")
-                if text is None:
-                    listener.end("deleted", f"the meter {listener.name} was deleted")
-                elif text:
-                    listener.give(text)
+    def opening(self, request: Request) -> Opening:
+        """The changes of a meter from now on, or from where the client was."""
+        store = self._sources.store
+        meter = known_meter(store.registry, request.tenant, request.arguments["name"])
+        where = parsing.live(meter, request.pairs)
+        since = _resume(request, store.snapshots.journal_end())
+        picked = tuple((key, tuple(values)) for key, values in where.items())
+        wanted = Wanted(request.tenant, meter.meter.name, picked, since)
+        return Opening(self._feed, wanted, hello(wanted, meter.version))
 
 
-Wanted = tuple[str, str, Where, int]
-"""tenant, meter, filter, and the sequence read up to"""
+def hello(wanted: Wanted, version: int) -> bytes:
+    return message("start", {"meter": wanted.name, "version": version}, sequence=wanted.sequence)
 
 
-def news(store: Store, groups: Sequence[Wanted]) -> tuple[int, dict[Wanted, bytes | None]]:
-    """(sequence read up to, text for each group): empty if nothing changed, None if the meter is gone."""
-    start = min(sequence for *_, sequence in groups)
+def _resume(request: Request, end: int) -> int:
+    """Where to resume: after the last message that the client has seen, if it says so."""
+    seen = request.headers("last-event-id") or ""
+    return min(int(seen), end) if seen.isascii() and seen.isdigit() and len(seen) < 19 else end
+
+
+def news(store: Store, groups: Sequence[Wanted]) -> dict[Wanted, News[Wanted]]:
+    """What is new for each; the journal is read once for all of them."""
+    start = min(wanted.sequence for wanted in groups)
     batches = store.snapshots.journal_since(start)
     if not batches:
-        return store.snapshots.journal_end() if start > store.snapshots.journal_end() else start, {}
+        return {}
     through = batches[-1][0]
     meters = {
         (tenant, registered.meter.name): registered
-        for tenant in {tenant for tenant, *_ in groups}
+        for tenant in {wanted.tenant for wanted in groups}
         for registered in store.registry.meters(tenant)
     }
-    texts: dict[Wanted, bytes | None] = {}
+    found: dict[Wanted, News[Wanted]] = {}
     for wanted in groups:
-        tenant, name, where, since = wanted
-        if (tenant, name) not in meters:
-            texts[wanted] = None
+        registered = meters.get((wanted.tenant, wanted.name))
+        if registered is None:
+            found[wanted] = News(ended=("deleted", f"the meter {wanted.name} was deleted"))
             continue
-        frames = [frame for sequence, frame in batches if sequence > since]
-        gap = since + 1 < batches[0][0]
-        texts[wanted] = _changes(meters[tenant, name], where, frames, through, gap=gap)
-    return through, texts
+        frames = [frame for sequence, frame in batches if sequence > wanted.sequence]
+        gap = wanted.sequence + 1 < batches[0][0]
+        text = _changes(registered, wanted.where, frames, through, gap=gap)
+        found[wanted] = News(text, then=wanted._replace(sequence=max(wanted.sequence, through)))
+    return found
 
 
 def _changes(
@@ -182,30 +106,3 @@ def _changes(
     if gap:
         data["gap"] = True  # older batches are folded and gone: ask for the total, then follow
     return message("change", data, sequence=through)
-
-
-async def stream(transport: Any, listener: Listener, *, gone: asyncio.Future[Any], version: int) -> None:
-    """Send until the client leaves, the listener is ended, or the connection has carried enough bytes."""
-    hello = message("start", {"meter": listener.name, "version": version}, sequence=listener.sequence)
-    await transport.send_bytes(b"retry: 500\n\n" + hello)
-    sent = 0
-    while not gone.done():
-        text = await _next(listener, gone)
-        await transport.send_bytes(text)
-        if listener.ended and listener.waiting.empty():
-            return
-        sent += len(text)
-        if sent > MOST_STREAM_BYTES:
-            detail = f"this stream ends after {MOST_STREAM_BYTES:,} bytes; reconnect with Last-Event-ID"
-            await transport.send_bytes(message("end", {"reason": "length", "detail": detail}))
-            return
-
-
-async def _next(listener: Listener, gone: asyncio.Future[Any]) -> bytes:
-    """The next message, or a comment that keeps the connection open."""
-    coming = asyncio.ensure_future(listener.waiting.get())
-    await asyncio.wait({coming, gone}, timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
-    if coming.done():
-        return coming.result()
-    coming.cancel()
-    return b": still here\n\n"

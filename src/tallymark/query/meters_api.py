@@ -9,7 +9,7 @@ from tallymark.events.tenants import DEMO, MAIN
 from tallymark.fidelity.meters import late_events, series_counts, series_of
 from tallymark.fidelity.roles import roles
 from tallymark.http import Problem
-from tallymark.meters import BUILT_IN, MeterError, from_mapping, to_mapping
+from tallymark.meters import BUILT_IN, Meter, MeterError, from_mapping, to_mapping
 from tallymark.query.parameters import LABEL
 from tallymark.query.retrying import of_a_moment
 from tallymark.query.sources import Sources
@@ -115,21 +115,29 @@ def _as_label(registry: Registry, tenant: str, name: str) -> str:
     return f"; to filter by the label {TENANT}, write {LABEL}{TENANT}={tenant}" if TENANT in labels else ""
 
 
-def _definition(name: str, body: bytes) -> Any:
+def read_definition(body: bytes) -> Any:
+    """The JSON of a definition, whatever it defines."""
     if len(body) > MOST_BODY_BYTES:
         detail = f"a definition of {len(body):,} bytes exceeds {MOST_BODY_BYTES:,}"
         raise Problem(413, "too_large", detail, limit=MOST_BODY_BYTES, actual=len(body))
     try:
-        mapping = msgspec.json.decode(body)
+        return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "bad_json", f"the definition is not JSON: {error}") from None
+
+
+def _definition(name: str, body: bytes) -> Meter:
     try:
-        return from_mapping(mapping, name=name)
+        return from_mapping(read_definition(body), name=name)
     except MeterError as error:
         if error.code == "built_in":
             raise _built_in(name, "redefined") from None
-        flaws = [{"code": flaw.code, "detail": flaw.detail, "path": flaw.path} for flaw in error.flaws]
-        raise Problem(400, error.code, str(error), errors=flaws) from None
+        raise ill_defined(error) from None
+
+
+def ill_defined(error: MeterError) -> Problem:
+    flaws = [{"code": flaw.code, "detail": flaw.detail, "path": flaw.path} for flaw in error.flaws]
+    return Problem(400, error.code, str(error), errors=flaws)
 
 
 def _note(before: RegisteredMeter | None, after: RegisteredMeter) -> str:

@@ -9,6 +9,7 @@ from tallymark.events.tenants import MAIN
 from tallymark.http import Problem
 from tallymark.query.parameters import Pairs, sort_out
 from tallymark.query.response import Response
+from tallymark.query.streams import Opening
 from tallymark.suggest import suggest
 
 
@@ -31,6 +32,8 @@ class Request:
         sort_out(self.pairs, allowed=(), question=self.path)
 
 
+Open = Callable[[Request], Opening]
+"""runs in a thread: refuses, or says what is listened to"""
 Make = Callable[[Request], Response | Future[Response]]
 """runs in a thread; a promise is an answer that another thread is computing"""
 
@@ -42,8 +45,7 @@ class Route:
     method: str
     path: str
     summary: str
-    answer: Make | None
-    """None for the stream `live`"""
+    answer: Make | None = None
     parameters: Sequence[str] = ()
     filters: bool = False
     """whether keys of the meter are parameters too"""
@@ -55,6 +57,8 @@ class Route:
     """what the request carries, for the document"""
     body_types: Mapping[str, str] = field(default_factory=lambda: {"application/json": "object"})
     content: str = "application/json"
+    opens: Open | None = None
+    """instead of `answer`, for a stream of server-sent events"""
 
     @property
     def pattern(self) -> re.Pattern[str]:

@@ -8,11 +8,12 @@ import time
 from tallymark import http
 from tallymark.fidelity.log_view import stream
 from tallymark.fidelity.rates import Rates
+from tallymark.log import open_reader
 from tallymark.query import api
-from tallymark.query.app import make_app
+from tallymark.query.app import Dispatcher, make_app
 from tallymark.query.cache import AnswerCache
 from tallymark.query.delivery import LastKnown
-from tallymark.query.live import Follower
+from tallymark.query.newest import LogGlances
 from tallymark.query.sources import Sources
 from tallymark.role import Role
 from tallymark.role.heartbeat import Heartbeat
@@ -54,7 +55,10 @@ async def _serve(settings: Settings, role: Role) -> None:
     events, refused = stream(settings, "events"), stream(settings, "dead")
     cache = AnswerCache(ttl_s=settings.query.cache_ttl_s)
     last_known = LastKnown(most_bytes=settings.query.last_known_bytes)
-    sources = Sources(store, events, refused, settings, clock_ms=_now_ms, cache=cache, last_known=last_known)
+    newest = LogGlances(lambda: open_reader(settings, "events"))
+    sources = Sources(
+        store, events, refused, settings, clock_ms=_now_ms, cache=cache, last_known=last_known, newest=newest
+    )
     rates = Rates(sources)
     dispatcher, app = make_app(sources, api.routes(sources, rates, is_stopping=stop.is_set))
     halt = asyncio.Event()
@@ -80,8 +84,8 @@ async def _serve(settings: Settings, role: Role) -> None:
     finally:
         # Streams first: the server waits for open ones.
         rates.stop()
-        dispatcher.follower.close()
-        await _left(dispatcher.follower)
+        dispatcher.end_streams()
+        await _left(dispatcher)
         halt.set()
         with contextlib.suppress(Exception):
             await serving
@@ -89,6 +93,7 @@ async def _serve(settings: Settings, role: Role) -> None:
         goodbyes.close()
         events.close()
         refused.close()
+        newest.close()
         store.close()
 
 
@@ -111,9 +116,9 @@ async def _accepting(host: str, port: int, serving: asyncio.Task[None]) -> None:
     raise RuntimeError("the server ended before it could take a connection")
 
 
-async def _left(follower: Follower) -> None:
+async def _left(dispatcher: Dispatcher) -> None:
     """Wait until those who listen have had their last message."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LEAVE_WITHIN_S):
-            while follower.listeners:
+            while dispatcher.listeners:
                 await asyncio.sleep(0.01)

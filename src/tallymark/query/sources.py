@@ -1,10 +1,11 @@
 """What answers are made from: the evidence for their freshness, and the answers that are kept."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tallymark.fidelity.evidence import Evidence
 from tallymark.query.cache import AnswerCache
 from tallymark.query.delivery import LastKnown
+from tallymark.query.newest import LogGlances, no_log
 
 
 @dataclass(frozen=True)
@@ -13,3 +14,5 @@ class Sources(Evidence):
 
     cache: AnswerCache
     last_known: LastKnown
+    newest: LogGlances = field(default_factory=lambda: LogGlances(no_log), kw_only=True)
+    """the events themselves, as they stand in the log"""

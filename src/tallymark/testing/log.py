@@ -60,6 +60,17 @@ class MemoryLog:
             raise LogLost(f"partition {partition} has 0 to {len(records)}, not {start} to {end}")
         yield from records[start:end]
 
+    def glance(self, partition: int, start: int, end: int, *, max_events: int, max_bytes: int) -> list[Record]:
+        return list(self.read(partition, start, self._within(partition, start, end, max_events, max_bytes)))
+
+    def _within(self, partition: int, start: int, end: int, max_events: int, max_bytes: int) -> int:
+        events = size = 0
+        for record in self.read(partition, start, end):
+            events, size = events + record.events, size + len(record.payload)
+            if events >= max_events or size >= max_bytes:
+                return record.offset + 1
+        return end
+
     def bounded_end(self, partition: int, start: int, *, max_events: int, max_bytes: int) -> int:
         events = size = 0
         for record in self._records[partition][start:]:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tallymark.http import Problem
-from tallymark.query import live
+from tallymark.query import live, streams
 
 NOON = 1_794_744_000
 
@@ -51,7 +51,8 @@ class Listening:
 
     def __init__(self, store):
         self.store = store
-        self.follower = live.Follower(store, in_thread, interval_s=0.005)
+        source = streams.Source("live", lambda groups: live.news(store, groups), interval_s=0.005)
+        self.follower = streams.Feed(source, in_thread)
         self.tasks = []
 
     async def open(self, name="views", where=None, since=None, transport=None, tenant="main"):
@@ -60,9 +61,11 @@ class Listening:
 
         async def stream():
             since_ = self.store.snapshots.journal_end() if since is None else since
-            with self.follower.listen(tenant, name, where or {}, since=since_) as listener:
+            picked = tuple((key, tuple(values)) for key, values in (where or {}).items())
+            wanted = live.Wanted(tenant, name, picked, since_)
+            with self.follower.listen(wanted) as listener:
                 transport.listener = listener
-                await live.stream(transport, listener, gone=gone, version=1)
+                await streams.stream(transport, listener, hello=live.hello(wanted, 1), gone=gone)
 
         transport.task, transport.gone = asyncio.create_task(stream()), gone
         self.tasks.append(transport.task)
@@ -180,21 +183,21 @@ def test_a_slow_listener_is_dropped_with_a_word_and_holds_nobody_up(desk):
         slow, quick = Transport(), await listening.open()
         slow.free.clear()
         await listening.open(transport=slow)
-        for number in range(live.MOST_WAITING + 5):
+        for number in range(streams.MOST_WAITING + 5):
             desk.store.count("views", (("A", "KR"), NOON, [None]))
             await until(lambda number=number: len(quick.events("change")) > number)
         assert slow.listener.ended
-        assert slow.listener.waiting.qsize() <= live.MOST_WAITING + 1
+        assert slow.listener.waiting.qsize() <= streams.MOST_WAITING + 1
         slow.free.set()
         await until(slow.task.done)
         assert slow.events("end")[-1][1]["reason"] == "slow"
-        assert len(quick.events("change")) == live.MOST_WAITING + 5
+        assert len(quick.events("change")) == streams.MOST_WAITING + 5
 
     play(desk, scene)
 
 
 def test_a_stream_ends_after_its_share_of_memory(desk, monkeypatch):
-    monkeypatch.setattr(live, "MOST_STREAM_BYTES", 1000)
+    monkeypatch.setattr(streams, "MOST_STREAM_BYTES", 1000)
 
     async def scene(listening):
         page = await listening.open()
@@ -210,7 +213,7 @@ def test_a_stream_ends_after_its_share_of_memory(desk, monkeypatch):
 
 
 def test_quiet_streams_are_kept_open(desk, monkeypatch):
-    monkeypatch.setattr(live, "KEEP_ALIVE_S", 0.01)
+    monkeypatch.setattr(streams, "KEEP_ALIVE_S", 0.01)
 
     async def scene(listening):
         page = await listening.open()
@@ -246,11 +249,12 @@ def test_many_changes_are_cut_and_said(desk, monkeypatch):
 
 
 def test_too_many_listeners_are_refused(desk, monkeypatch):
-    monkeypatch.setattr(live, "MOST_LISTENERS", 1)
+    monkeypatch.setattr(streams, "MOST_LISTENERS", 1)
 
     async def scene(listening):
         await listening.open()
-        with pytest.raises(Problem, match="at most 1"), listening.follower.listen("main", "views", {}, since=0):
+        wanted = live.Wanted("main", "views", (), 0)
+        with pytest.raises(Problem, match="at most 1"), listening.follower.listen(wanted):
             pass
 
     play(desk, scene)

@@ -18,7 +18,7 @@ from tallymark.events.validation import validate
 from tallymark.meters.model import Meter
 from tallymark.query import frame_rows
 from tallymark.query.app import make_app
-from tallymark.query.live import news
+from tallymark.query.live import Wanted, news
 from tallymark.store.model import DeadLetter, Ledger
 
 VIEWS = Meter("views", ("view",), by=("video",))
@@ -303,4 +303,4 @@ def seen_by_acme(desk: Desk, *, globex: dict[str, Any]) -> list[Any]:
         store.break_meter("views", globex["broken"], missed=globex["events"], tenant="globex")
     with Service(desk) as service:
         told = [service.ask(target, tenant="acme") for target in TARGETS]
-    return [*told, news(store, [("acme", "views", (), 0)])]
+    return [*told, news(store, [Wanted("acme", "views", (), 0)])]

@@ -4,6 +4,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from tallymark.log.kafka.offsets import Offsets
 from tallymark.log.kafka.record import record_of
 from tallymark.log.kafka.stretch import fitting_end
 from tallymark.log.kafka.topics import Topics
-from tallymark.log.protocol import LogError, LogLost, LogUnreachable, Positions, Record
+from tallymark.log.protocol import LogDamaged, LogError, LogLost, LogUnreachable, Positions, Record
 
 _Told = TypeVar("_Told")
 
@@ -24,6 +25,7 @@ _Told = TypeVar("_Told")
 _OPEN_PARTITIONS = 3
 # At most this many frames in hand at once, each up to 1.2 MB.
 _AT_ONCE = 32
+_GLANCED = 8
 _FIRSTS_FOR_S = 1.0
 _IDENTITY_FOR_S = 5.0
 _TIMES_REMEMBERED = 4_096
@@ -97,6 +99,26 @@ class KafkaLogReader:
         """
         self._check(partition, start, end)
         return self._records(partition, start, end)
+
+    def glance(self, partition: int, start: int, end: int, *, max_events: int, max_bytes: int) -> list[Record]:
+        """Some of these records, in order from `start`: until a limit is reached; what cannot be read is left out."""
+        self._check(partition, start, end)
+        found: list[Record] = []
+        events = size = 0
+        if partition in self._offsets.leaderless:
+            return found
+        try:
+            while start < end:
+                messages, start = self._peek(partition, start, min(end - start, _GLANCED))
+                for message in messages:
+                    with suppress(LogDamaged):
+                        found.append(record_of(message))
+                        events, size = events + found[-1].events, size + len(found[-1].payload)
+                    if events >= max_events or size >= max_bytes:
+                        return found
+        finally:
+            self._peeks.release()
+        return found
 
     def bounded_end(self, partition: int, start: int, *, max_events: int, max_bytes: int) -> int:
         """Where a stretch from `start` ends that stays within both limits (but has a record if there is one).

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,18 @@ class LocalLogReader:
     def read(self, partition: int, start: int, end: int) -> Iterator[Record]:
         """Records start <= offset < end; raises LogLost or LogDamaged rather than leave one out."""
         return self._partitions[partition].read(start, end)
+
+    def glance(self, partition: int, start: int, end: int, *, max_events: int, max_bytes: int) -> list[Record]:
+        """Some of these records, in order from `start`: until a limit is reached, or one can no longer be read."""
+        found: list[Record] = []
+        events = size = 0
+        with suppress(LogDamaged):
+            for record in self.read(partition, start, end):
+                found.append(record)
+                events, size = events + record.events, size + len(record.payload)
+                if events >= max_events or size >= max_bytes:
+                    break
+        return found
 
     def bounded_end(self, partition: int, start: int, *, max_events: int, max_bytes: int) -> int:
         """Where a stretch from `start` ends that stays within both limits (but has a record if there is one)."""
