@@ -1,6 +1,6 @@
 """Computes windows of many queries at once: the rows of a stretch of time are read once for all queries about them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tallymark.aggregates import columns
+from tallymark.aggregates.functions import VERSION_COLUMN, columns_for
 from tallymark.evaluation.content import Content
 from tallymark.evaluation.plan import Plan
 from tallymark.evaluation.values import by_function, largest
@@ -134,23 +135,43 @@ class _Rows:
 
 
 def _contents(read: pl.DataFrame, plans: Sequence[Plan], stretch: Wanted) -> list[Found]:
-    """Queries of one shape, which group by the same labels and compute the same, are merged together."""
-    rows = _Rows(read)
+    """Queries that look at the same labels share rows that are merged by these; those of one shape are merged together.
+
+    So a percentile over a thousand servers by route reads a row for each route: the servers are merged once for all.
+    """
     found: list[Found] = [""] * len(plans)
-    shapes: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    by_labels: dict[frozenset[str], list[int]] = {}
     for place, each in enumerate(plans):
-        shapes.setdefault((each.by, each.functions), []).append(place)
-    for group in shapes.values():
-        for part, places in _portions(rows, plans, group):
-            for place, content in zip(
-                part, _merged(rows, [plans[each] for each in part], places, stretch), strict=True
-            ):
-                found[place] = content
+        by_labels.setdefault(each.labels, []).append(place)
+    for labels, group in by_labels.items():
+        rows = _Rows(_merged_by(read, labels, [plans[place] for place in group]))
+        shapes: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
+        for place in group:
+            shapes.setdefault((plans[place].by, plans[place].functions), []).append(place)
+        for shape in shapes.values():
+            for part, places in _portions(rows, plans, shape):
+                contents = _merged(rows, [plans[each] for each in part], places, stretch)
+                for place, content in zip(part, contents, strict=True):
+                    found[place] = content
     return found
 
 
+def _merged_by(read: pl.DataFrame, labels: frozenset[str], plans: Sequence[Plan]) -> pl.DataFrame:
+    """By these labels alone, with the columns that the plans need."""
+    keys = [column for label in sorted(labels) if (column := label_column(label)) in read.columns]
+    needed = _needed({name for each in plans for name in each.functions}, plans[0])
+    others = [name for name in read.columns if name not in keys and name not in columns.TYPES]
+    return columns.merge(read.select(*keys, *needed), keys) if others else read.select(*keys, *needed)
+
+
+def _needed(functions: Collection[str], plan: Plan) -> list[str]:
+    """Columns; with the version, which says where a function has had all that it needs."""
+    own = columns_for(("count", *functions), decimals=plan.meter.meter.decimals) | {VERSION_COLUMN}
+    return [name for name in columns.NAMES if name in own]
+
+
 def _portions(rows: _Rows, plans: Sequence[Plan], group: Sequence[int]) -> Iterator[tuple[list[int], list[Places]]]:
-    has_sketches = rows.frame[columns.SKETCH].null_count() < rows.frame.height
+    has_sketches = columns.SKETCH in _needed(plans[group[0]].functions, plans[group[0]])
     most = MOST_SKETCHES if has_sketches else MOST_ROWS
     part: list[int] = []
     places: list[Places] = []
@@ -169,7 +190,8 @@ def _portions(rows: _Rows, plans: Sequence[Plan], group: Sequence[int]) -> Itera
 def _merged(rows: _Rows, plans: Sequence[Plan], places: Sequence[Places], stretch: Wanted) -> list[Found]:
     keys = [label_column(label) for label in plans[0].by]
     query = pl.Series("_query", np.repeat(np.arange(len(plans)), [len(each) for each in places]))
-    chosen = rows.frame.select(*keys, *columns.NAMES)[np.concatenate(places)].with_columns(query)
+    needed = _needed(plans[0].functions, plans[0])
+    chosen = rows.frame.select(*keys, *needed)[np.concatenate(places)].with_columns(query)
     merged = columns.merge(chosen, ["_query", *keys]).sort("_query", *keys)
     ends = np.searchsorted(merged["_query"].to_numpy(), np.arange(len(plans) + 1)).tolist()
     if any(each.most is not None for each in plans):

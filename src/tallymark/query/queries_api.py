@@ -12,6 +12,7 @@ from tallymark.evaluation.plan import NoPlan, Plan, plan
 from tallymark.events.model import NAME, NAME_RULE
 from tallymark.events.moments import rfc3339_ms, rfc3339_s
 from tallymark.fidelity.freshness import complete_through
+from tallymark.fidelity.queries import behind_ms
 from tallymark.http import Problem
 from tallymark.meters import language
 from tallymark.meters.language import Query, QueryError
@@ -194,7 +195,7 @@ def _to_json(saved: Saved, lineage: Lineage | None, complete_ms: int | None) -> 
             "through": rfc3339_s(lineage.through_s) if lineage and has_windows else None,
             "windows": lineage.windows if lineage else 0,
         },
-        "behind_ms": max(0, complete_ms - lineage.due_s * 1000) if lineage and complete_ms is not None else None,
+        "behind_ms": behind_ms(lineage, complete_ms) if lineage else None,
         "problem": saved.problem or (lineage.problem if lineage else "") or None,
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from tallymark.aggregates.columns import NAMES
 from tallymark.aggregates.functions import Value
 from tallymark.evaluation import content
 from tallymark.evaluation.plan import Plan
@@ -98,7 +99,7 @@ def series(sources: Sources, question: Question) -> Answer:
         "stored_through": rfc3339_s(lineage.through_s) if lineage and lineage.windows else None,
         **({"left_out": len(lines) - len(kept)} if len(kept) < len(lines) else {}),
     }
-    everything = pl.concat(rows) if rows else NOTHING.clear()
+    everything = pl.concat([NOTHING.clear(), *(part.select(NAMES) for part in rows)])
     return answered(question, freshness, everything, body, shown)
 
 
