@@ -14,6 +14,7 @@ from tallymark.aggregates.functions import is_percentile, kept_for
 from tallymark.events.tenants import MAIN
 from tallymark.meters.model import EVENTS, METRICS, Meter
 from tallymark.store import deltas
+from tallymark.store.documents import Document, Kind, written
 from tallymark.store.model import (
     Added,
     DeadLetter,
@@ -27,6 +28,7 @@ from tallymark.store.model import (
 )
 from tallymark.store.protocol import TooManyBytes, TooManyRows, UnknownMeter
 from tallymark.store.read_plan import Question
+from tallymark.store.windows import Lineage, Share, ShareChange
 
 
 class FakeStore:
@@ -49,6 +51,8 @@ class FakeStore:
         self.snapshots = FakeSnapshots(self)
         self.dead_letters = FakeDeadLetters(self)
         self.heartbeats = FakeHeartbeats()
+        self.documents = FakeDocuments()
+        self.windows = FakeWindows()
 
     def count(
         self,
@@ -251,6 +255,9 @@ class FakeSnapshot:
     def journal_end(self) -> int:
         return len(self._store.journal)
 
+    def touched(self, *, after: int) -> dict[int, set[int]] | None:
+        return deltas.touched(entry for entry in self._store.journal if entry[0] > after)
+
     def ledger(self) -> dict[int, Ledger]:
         return self._store.ledgers
 
@@ -288,3 +295,68 @@ def _sketch(meter: Meter, numbers: Sequence[float], texts: Sequence[str]) -> byt
         _, registers, ranks = distinct.count(np.zeros(len(texts), np.int64), distinct.marks_of(pl.Series(texts)))
         slots.update(dict(zip(registers.tolist(), ranks.tolist(), strict=True)))
     return sketch.from_map(slots) if slots else None
+
+
+class FakeDocuments:
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str, str], Document] = {}
+        self.changed: Counter[str] = Counter()
+
+    def changes(self, kind: Kind) -> int:
+        return self.changed[kind]
+
+    def all(self, kind: Kind) -> list[Document]:
+        return [document for _, document in sorted(self.kept.items()) if document.kind == kind]
+
+    def of_tenant(self, kind: Kind, tenant: str) -> list[Document]:
+        return [document for document in self.all(kind) if document.tenant == tenant]
+
+    def get(self, kind: Kind, tenant: str, name: str) -> Document | None:
+        return self.kept.get((kind, tenant, name))
+
+    def put(self, kind: Kind, tenant: str, name: str, body: str, *, now_ms: int) -> Document:
+        new = written(self.get(kind, tenant, name), kind, tenant, name, body, now_ms=now_ms)
+        self.kept[kind, tenant, name] = new
+        self.changed[kind] += 1
+        return new
+
+    def delete(self, kind: Kind, tenant: str, name: str) -> bool:
+        self.changed[kind] += 1
+        return self.kept.pop((kind, tenant, name), None) is not None
+
+
+class FakeWindows:
+    def __init__(self) -> None:
+        self.shares: dict[int, Share] = {}
+        self.kept: dict[tuple[int, int], bytes] = {}
+
+    def lineages(self, share: int | None = None) -> list[Lineage]:
+        found = [each for number, held in self.shares.items() if share in (None, number) for each in held.lineages]
+        return sorted(found, key=lambda each: (each.tenant, each.name, each.lineage_id))
+
+    def share(self, share: int) -> Share:
+        return self.shares.get(share, Share(0))
+
+    def evaluated(self) -> int | None:
+        return min((share.sequence for share in self.shares.values() if share.lineages), default=None)
+
+    def write(self, changes: Sequence[ShareChange]) -> None:
+        for change in changes:
+            before = self.share(change.share)
+            lineages = {each.lineage_id: each for each in (*before.lineages, *change.lineages)}
+            left = [each for each in lineages.values() if each.lineage_id not in change.gone]
+            self.shares[change.share] = Share(before.sequence if change.sequence is None else change.sequence, left)
+            self.kept |= {(each.lineage.lineage_id, each.start_s): each.body for each in change.windows}
+
+    def read(self, lineage: Lineage, start_s: int, end_s: int) -> list[tuple[int, bytes]]:
+        return sorted(
+            (start, body)
+            for (lineage_id, start), body in self.kept.items()
+            if lineage_id == lineage.lineage_id and start_s <= start < min(end_s, lineage.next_s)
+        )
+
+    def drop(self, lineage: Lineage, *, most: int) -> int | None:
+        own = sorted(start for lineage_id, start in self.kept if lineage_id == lineage.lineage_id)
+        for start in own[:most]:
+            del self.kept[lineage.lineage_id, start]
+        return own[most] if len(own) > most else None

@@ -23,6 +23,7 @@ COMMANDS = {
     "top": ("top", "the largest series of a meter"),
     "query": ("query", "ask in the query language; without a query, run the role that answers questions"),
     "tail": ("tail", "events as they pass"),
+    "queries": ("queries", "saved queries, whose windows are stored: list, add, show, delete"),
     "meters": ("meters", "what is counted: list, show, add, check, plan, apply, resume, delete"),
     "dlq": ("dlq", "dead letters, the events that were not counted and why: list, show"),
     "tenants": ("tenants", "whose events and meters there are"),

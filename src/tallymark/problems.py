@@ -38,6 +38,7 @@ class Meaning:
 
 MEANINGS = {
     "ambiguous": Meaning((400,), "The metric of a query may be one of several meters; write `SELECT meter.metric`."),
+    "bad_board": Meaning((400,), "A board, or a panel of it, is malformed; `parameter` says which part."),
     "bad_body": Meaning((400,), "The body is neither an event, an array of events, an envelope nor lines of events."),
     "bad_choice": Meaning((400,), "The parameter takes only certain words; the detail names the nearest."),
     "bad_compare": Meaning(
@@ -58,7 +59,7 @@ MEANINGS = {
     "bad_key": Meaning((), "A key in a meters file is not a word.", IN_A_FILE),
     "bad_late": Meaning((400,), "A meter's `late` has a bad `after` or `then`: write `{after: 1h, then: count}`."),
     "bad_max_series": Meaning((400,), "A meter's `max_series` is not a whole number in the allowed range."),
-    "bad_name": Meaning((400,), "Not a valid name for a meter."),
+    "bad_name": Meaning((400,), "Not a valid name for a meter, a saved query or a board."),
     "bad_number": Meaning((400,), "Not a number that can be used here, or too large to read."),
     "bad_parameter": Meaning((400,), "A parameter of `POST /v1/events` has an invalid value."),
     "bad_property": Meaning((400,), "Not a valid name for a property."),
@@ -159,6 +160,7 @@ MEANINGS = {
     ),
     "too_new": Meaning((), "The event is further ahead than `events.accept_future_s`, after clock correction."),
     "too_old": Meaning((), "The event is older than `events.accept_past_s`, after clock correction."),
+    "unknown_board": Meaning((404,), "No such board; the detail names the nearest."),
     "unknown_aggregate": Meaning((400,), "No such aggregate; the detail names the nearest."),
     "unknown_encoding": Meaning((415,), "`Content-Encoding` may be gzip, zstd or deflate."),
     "unknown_field": Meaning((), "Events have no such field; the detail names the nearest."),
@@ -169,6 +171,7 @@ MEANINGS = {
     "unknown_metric": Meaning((404,), "No such metric of the meter; the detail names the nearest."),
     "unknown_parameter": Meaning((400,), "No such parameter; the detail names the nearest."),
     "unknown_path": Meaning((404,), "No such path; the detail names the nearest."),
+    "unknown_query": Meaning((404, 400), "No such saved query; the detail names the nearest."),
     "unknown_tenant": Meaning(
         (404,), "No such tenant; the detail names the nearest. A tenant begins with its first event or meter."
     ),

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from tallymark.aggregates.functions import NAMES, can_ask, function, is_percentile
+from tallymark.evaluation.values import RATE
 from tallymark.http import Problem
 from tallymark.meters.function_names import in_order, is_function, meant
 from tallymark.store.model import RegisteredMeter
 
-RATE = "rate"
 # As many as a meter may compute. Each takes its own pass over the sketches of every point.
 MOST = 64
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallymark.evaluation.lengths import Length, earlier
 from tallymark.meters.model import Meter
-from tallymark.query import comparing, lengths
-from tallymark.query.lengths import Length
+from tallymark.query import comparing
 
 NOON = 1_794_744_000  # 2026-11-15T12:00:00Z
 DAY = "2026-11-15"
@@ -231,7 +231,7 @@ def test_earlier_keeps_the_time_of_day_in_the_zone(moment, zone, length):
     own = ZoneInfo(zone)
     now_s = int(moment.replace(microsecond=0, tzinfo=own).timestamp())
     now = datetime.fromtimestamp(now_s, own)
-    before = datetime.fromtimestamp(lengths.earlier(now_s, length, own), own)
+    before = datetime.fromtimestamp(earlier(now_s, length, own), own)
     if length.unit == "h":
         assert now.timestamp() - before.timestamp() == length.seconds
     elif length.months:
