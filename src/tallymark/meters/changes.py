@@ -1,10 +1,10 @@
 """What applying a file of meters would do to the ones that are there."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tallymark.aggregates.functions import can_ask
-from tallymark.meters.definition import DEFAULT_GRAIN, KEYS, to_mapping
+from tallymark.meters.definition import DEFAULT_GRAIN, DEFAULT_KEEP, KEYS, to_mapping
 from tallymark.meters.errors import Flaw, MeterError
 from tallymark.meters.model import BUILT_IN, Meter
 
@@ -30,14 +30,16 @@ class Change:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        before, after = ({"grain": DEFAULT_GRAIN, **to_mapping(meter)} for meter in (self.before, self.after))
+        before, after = (
+            {"grain": DEFAULT_GRAIN, "keep": DEFAULT_KEEP, **to_mapping(meter)} for meter in (self.before, self.after)
+        )
         differ = [key for key in KEYS if before.get(key) != after.get(key)]
         return tuple(Difference(key, before.get(key), after.get(key)) for key in differ)
 
     @property
     def keeps_numbers(self) -> bool:
         """Whether the new version goes on with the numbers there are: it counts the same events in the same way."""
-        return replace(self.before, compute=self.after.compute) == self.after
+        return self.after.continues(self.before)
 
     @property
     def newly_computed(self) -> tuple[str, ...]:

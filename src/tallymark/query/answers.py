@@ -11,7 +11,7 @@ from tallymark.query.cache import Positions
 from tallymark.query.functions import errors
 from tallymark.query.parsing import Question
 from tallymark.query.sources import Sources
-from tallymark.query.values import lacking, since
+from tallymark.query.values import kept_since, lacking, since
 from tallymark.store.protocol import Snapshot
 
 
@@ -55,6 +55,7 @@ def answered(
         **({"broken": meter.broken} if meter.broken else {}),
         # Explains the nulls of functions that the meter did not compute from the beginning.
         **since(meter, lacking(rows, question.functions, meter)),
+        **kept_since(meter, question.where),
     }
     freshness = fresh.to_json(meter_version=meter.version, errors=errors(question.functions))
     return Answer(question, body, lines, freshness, fresh.applied)

@@ -10,7 +10,7 @@ from tallymark.meters.compile import to_polars
 from tallymark.meters.expression import parse
 from tallymark.meters.model import Late, Meter
 from tallymark.pipeline.counting import sketches
-from tallymark.pipeline.counting.decode import MOST_VALUES, Decoded
+from tallymark.pipeline.counting.decode import MOST_VALUES, NAMED, Decoded
 from tallymark.pipeline.counting.properties import PropertyColumns, number_column, text_column
 from tallymark.store import deltas
 from tallymark.store.model import RegisteredMeter
@@ -72,13 +72,20 @@ def measure(events: Decoded, matched: pl.Series | None, registered: RegisteredMe
     chosen += [pl.col("time")] if columns.uses_time(needed) else []
     chosen += [_label(meter.distinct).alias(sketches.TEXT)] if meter.distinct else []
     chosen += [is_late(meter.late).alias(_IS_LATE)] if meter.late else []
+    stored = registered.stored_metrics
+    chosen += [pl.col(NAMED)] if stored is not None else []
     rows = rows.select(chosen)
     if not meter.each:
         yield from _sets(rows, registered)
         return
     rows = rows.drop("number")
+    found = events.values
+    if stored is not None:
+        found = found.filter(pl.col("metric").is_in(list(stored)))
+        yield _dropped(rows, found, registered)
+        rows = rows.drop(NAMED)
     # One record alone may hold more named numbers than a slice should.
-    for values in events.values.iter_slices(MOST_VALUES):
+    for values in found.iter_slices(MOST_VALUES):
         yield from _sets(rows.join(values, on="row").rename({"metric": f"label{len(meter.by)}"}), registered)
 
 
@@ -132,6 +139,19 @@ def _only_counted(rows: pl.DataFrame, registered: RegisteredMeter) -> pl.DataFra
     series = pl.lit(deltas.SEPARATOR.join("" for _ in registered.labels))
     counted = rows.lazy().group_by("bucket_s").agg(columns.of_events({"n"}))
     return counted.select(_as_deltas(registered, registered.late_set_id, series)).collect()
+
+
+def _dropped(rows: pl.DataFrame, values: pl.DataFrame, registered: RegisteredMeter) -> pl.DataFrame:
+    """How many named numbers of these events are not among the values, in a set of their own."""
+    kept = values.lazy().group_by("row").agg(pl.len().cast(pl.Int64).alias("kept"))
+    left = rows.lazy().join(kept, on="row", how="left").with_columns(n=pl.col(NAMED) - pl.col("kept").fill_null(0))
+    counted = (
+        left.group_by("bucket_s")
+        .agg(pl.col("n").sum(), *(expr for expr in columns.of_events(()) if expr.meta.output_name() != "n"))
+        .filter(pl.col("n") > 0)
+    )
+    series = pl.lit(deltas.SEPARATOR.join("" for _ in registered.labels))
+    return counted.select(_as_deltas(registered, registered.dropped_set_id, series)).collect()
 
 
 def _as_deltas(registered: RegisteredMeter, set_id: int, series: pl.Expr) -> list[pl.Expr]:

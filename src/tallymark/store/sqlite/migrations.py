@@ -144,6 +144,7 @@ def _to_7(connection: sqlite3.Connection) -> None:
         " created_ms INTEGER NOT NULL, changed_ms INTEGER NOT NULL, PRIMARY KEY (kind, tenant, name)) WITHOUT ROWID"
     )
     connection.execute("CREATE TABLE document_changes (kind TEXT PRIMARY KEY, changes INTEGER NOT NULL) WITHOUT ROWID")
+    connection.execute("ALTER TABLE meters ADD COLUMN selection TEXT")
 
 
 def _rebuild(connection: sqlite3.Connection, table: str, columns: str, content: str, *, options: str = "") -> None:
