@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tallymark.events import frame
 from tallymark.events.tenants import MAIN
@@ -24,7 +23,6 @@ BASE_COLUMNS = ("event", "time", "received", "value")
 ID_COLUMNS = ("hash_high", "hash_low")
 RESENT = "resent"
 TENANT = "tenant"
-NAMED = "named"
 
 # Counting takes about 250 bytes for each named number, so this is about 125 MB at a time.
 MOST_VALUES = 500_000
@@ -50,8 +48,7 @@ class Decoded:
     """The events of a stretch in log order, and what could not be read.
 
     `table` has the columns `event`, `time`, `received`, `value` and, for each asked property, those of
-    `properties.text_column` and `properties.number_column`. `values` are the named numbers, with their event's `row`;
-    those that no meter stores are left out, but with `values` the table has the column `named`: how many there were.
+    `properties.text_column` and `properties.number_column`. `values` are the named numbers, with their event's `row`.
     """
 
     table: pl.DataFrame
@@ -142,8 +139,8 @@ class _Reading:
         groups = [table.drop_columns([*unused.intersection(table.column_names)]).combine_chunks() for table in groups]
         sizes = np.array([batch.num_rows for batch in self._batches], np.int64)
         return Decoded(
-            table=_concat([_events(table, properties, values) for table in groups]),
-            values=_concat_values(groups, self._needs.metrics_of(tenants, names)) if values else NO_VALUES,
+            table=_concat([_events(table, properties) for table in groups]),
+            values=_concat_values(groups) if values else NO_VALUES,
             ids=_ids(groups, np.repeat(np.array(self._times, np.int64), sizes)),
             dead=tuple(self._dead),
             accepted=self.accepted,
@@ -272,7 +269,7 @@ def _alike(batches: list[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
         yield run
 
 
-def _events(table: pa.Table, properties: Collection[str], values: bool) -> pl.DataFrame:
+def _events(table: pa.Table, properties: Collection[str]) -> pl.DataFrame:
     base = pl.DataFrame(
         {
             "event": pl.from_arrow(_plain(table["event"])),
@@ -281,14 +278,7 @@ def _events(table: pa.Table, properties: Collection[str], values: bool) -> pl.Da
             "value": pl.from_arrow(table["value"]),
         }
     )
-    return base.with_columns(*property_columns(table, properties), *([_named(table)] if values else []))
-
-
-def _named(table: pa.Table) -> pl.Series:
-    """How many named numbers each event has."""
-    if "values" not in table.column_names:
-        return pl.Series(NAMED, np.zeros(table.num_rows, np.int64))
-    return pl.Series(NAMED, np.diff(_whole(table["values"]).offsets.to_numpy()).astype(np.int64))
+    return base.with_columns(property_columns(table, properties))
 
 
 def _plain(column: Column) -> Column:
@@ -303,32 +293,29 @@ def _concat(tables: list[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(tables, rechunk=True) if tables else _EMPTY
 
 
-def _concat_values(tables: list[pa.Table], metrics: frozenset[str] | None) -> pl.DataFrame:
-    """The maps of all events, flattened to one row a named number; only these metrics, or all."""
+def _concat_values(tables: list[pa.Table]) -> pl.DataFrame:
+    """The maps of all events, flattened to one row a named number."""
     parts, before = [], 0
     for table in tables:
         if "values" in table.column_names:
-            parts.append(_flat(_whole(table["values"]), before, metrics))
+            parts.append(_flat(table["values"].combine_chunks(), before))
         before += table.num_rows
     return pl.concat(parts) if parts else NO_VALUES
 
 
-def _whole(maps: Column) -> Column:
-    maps = maps.combine_chunks()
-    return pa.concat_arrays(maps.chunks) if isinstance(maps, pa.ChunkedArray) else maps
-
-
-def _flat(maps: Column, before: int, metrics: frozenset[str] | None) -> pl.DataFrame:
+def _flat(maps: Column, before: int) -> pl.DataFrame:
+    if isinstance(maps, pa.ChunkedArray):
+        maps = pa.concat_arrays(maps.chunks)
     offsets = maps.offsets.to_numpy()
-    first, last = int(offsets[0]), int(offsets[-1])
-    names, numbers = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
     rows = np.repeat(np.arange(before, before + len(maps), dtype=np.int64), np.diff(offsets))
-    if metrics is not None:
-        # Here, while they are Arrow's: what is made into a table first costs five times as much.
-        chosen: Column = pc.is_in(names, value_set=pa.array(sorted(metrics), names.type))
-        names, numbers = names.filter(chosen), numbers.filter(chosen)
-        rows = rows[chosen.to_numpy(zero_copy_only=False)]
-    return pl.DataFrame({"row": rows, "metric": pl.from_arrow(_plain(names)), "number": pl.from_arrow(numbers)})
+    first, last = int(offsets[0]), int(offsets[-1])
+    return pl.DataFrame(
+        {
+            "row": rows,
+            "metric": pl.from_arrow(_plain(maps.keys.slice(first, last - first))),
+            "number": pl.from_arrow(maps.items.slice(first, last - first)),
+        }
+    )
 
 
 def _ids(tables: list[pa.Table], append_ms: np.ndarray) -> Ids:

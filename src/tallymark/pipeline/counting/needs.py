@@ -1,7 +1,7 @@
 """What the live meters look at of each event, so that the rest stays compressed."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 
 from tallymark.meters.expression import parse
@@ -22,8 +22,6 @@ class Needs:
     properties: Mapping[Key, frozenset[str]]
     values: frozenset[Key] = frozenset()
     """events of which some meter counts the named numbers"""
-    metrics: Mapping[Key, frozenset[str]] = field(default_factory=dict)
-    """of those events of which no meter stores more named numbers than these"""
 
     @classmethod
     def of_every_event(cls, properties: Collection[str]) -> "Needs":
@@ -40,13 +38,6 @@ class Needs:
     def values_of(self, tenants: Collection[str], names: Collection[str]) -> bool:
         return not self.values.isdisjoint(_keys(tenants, names))
 
-    def metrics_of(self, tenants: Collection[str], names: Collection[str]) -> frozenset[str] | None:
-        """The named numbers that some meter stores of these events; None for all."""
-        read = self.values.intersection(_keys(tenants, names))
-        if not read <= self.metrics.keys():
-            return None
-        return frozenset().union(*(self.metrics[key] for key in read))
-
 
 def _keys(tenants: Collection[str], names: Collection[str]) -> Iterable[Key]:
     return product((EVERY, *tenants), (EVERY, *names))
@@ -56,19 +47,13 @@ def needs(meters: Iterable[RegisteredMeter]) -> Needs:
     """The properties that some meter looks at, and the events whose `values` one counts."""
     properties: dict[Key, frozenset[str]] = {}
     values: set[Key] = set()
-    metrics: dict[Key, frozenset[str]] = {}
-    all_metrics: set[Key] = set()
     for registered in meters:
         meter = registered.meter
         for event in meter.events or (EVERY,):
             key = (registered.tenant, event)
             properties[key] = properties.get(key, frozenset()) | _properties(meter)
-            if meter.each:
-                values.add(key)
-                stored = registered.stored_metrics
-                all_metrics |= {key} if stored is None else set()
-                metrics[key] = metrics.get(key, frozenset()) | (stored or frozenset())
-    return Needs(properties, frozenset(values), {key: metrics[key] for key in values - all_metrics})
+            values |= {key} if meter.each else set()
+    return Needs(properties, frozenset(values))
 
 
 def _properties(meter: Meter) -> set[str]:

@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from tallymark.events.tenants import MAIN
-from tallymark.pipeline.counting.decode import decode
-from tallymark.pipeline.counting.needs import needs
 from tallymark.store.selections import Kept
 
 SERVERS = {"name": "servers", "event": "metrics", "by": ["server"], "each": "values", "compute": ["count", "sum"]}
@@ -40,7 +37,7 @@ def dropped(path, registered) -> dict[str, int]:
 
 def test_only_what_is_selected_is_stored_and_the_others_are_counted(path, build, queried):
     path.process([[snapshot(build, "a", cpu=1, disk=2, load=3), snapshot(build, "b", "12:01:00", cpu=5, disk=6)]])
-    assert path.deltas(2).select("series", "n", "sum").rows() == [("s1\0cpu", 1, 1.0), ("s1\0cpu", 1, 5.0)]
+    assert path.deltas(2).select("series", "n", "sum").sort("sum").rows() == [("s1\0cpu", 1, 1.0), ("s1\0cpu", 1, 5.0)]
     assert dropped(path, queried) == {"12:00": 2, "12:01": 1}
     assert path.ledger().counted == 2
 
@@ -95,18 +92,16 @@ def test_late_events_drop_what_is_not_selected_too(path, build):
     assert dropped(path, path.meters[1]) == {"12:00": 1}
 
 
+def test_a_record_with_more_numbers_than_a_slice_drops_each_once(path, build, queried, monkeypatch):
+    monkeypatch.setattr("tallymark.pipeline.counting.measure.MOST_VALUES", 3)
+    numbers = {f"m{number}": number for number in range(10)}
+    path.process([[snapshot(build, "a", cpu=1, **numbers), snapshot(build, "b", **numbers, cpu=2)]])
+    assert (stored(path), dropped(path, queried)) == ({"cpu": 2}, {"12:00": 20})
+
+
 def test_events_without_named_numbers_and_with_none_are_no_trouble(path, build, queried):
     path.process([[build.event("a", name="metrics"), snapshot(build, "b")], [build.event("c", name="metrics")]])
     assert (stored(path), dropped(path, queried)) == ({}, {})
-
-
-def test_what_no_meter_stores_is_left_out_while_it_is_decoded(build):
-    _, servers = build.meters(QUERIED)
-    wanted = needs([storing(servers, "cpu")])
-    assert wanted.metrics == {(MAIN, "metrics"): frozenset({"cpu"})}
-    decoded = decode([build.record([snapshot(build, "a", cpu=1, disk=2)])], needs=wanted)
-    assert decoded.values["metric"].to_list() == ["cpu"]
-    assert decoded.table["named"].to_list() == [2]
 
 
 def test_the_selection_of_one_tenant_does_not_bound_what_another_reads(path, build):

@@ -286,7 +286,7 @@ def test_frames_of_one_tenant_and_of_several_are_read_as_one_table(build, monkey
     ]
     tables = []
     read = decoding._events
-    monkeypatch.setattr(decoding, "_events", lambda table, *rest: tables.append(table.num_rows) or read(table, *rest))
+    monkeypatch.setattr(decoding, "_events", lambda table, names: tables.append(table.num_rows) or read(table, names))
     events = decode(records, needs=Needs({}))
     assert (tables, events.tenants, events.owner.tolist()) == ([3], ("demo", "main"), [1, 0, 1])
     assert decode(records[::2], needs=Needs({})).owner is None
