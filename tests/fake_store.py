@@ -158,7 +158,8 @@ class FakeRegistry:
         if before is not None and meter.continues(before.meter):
             known_parts, parts = (kept_for(each.compute, decimals=each.decimals) for each in (before.meter, meter))
             added = dict.fromkeys(parts - known_parts, Added(version, now_ms))
-            made = replace(made, first_id=before.set_id, added={**before.added, **added})
+            begun_ms = before.created_ms if before.begun_ms is None else before.begun_ms
+            made = replace(made, begun_ms=begun_ms, first_id=before.set_id, added={**before.added, **added})
         known[meter.name] = made
 
 

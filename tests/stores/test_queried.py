@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from tallymark.aggregates import columns
-from tallymark.meters.model import Meter
+from tallymark.meters.model import METRICS, Meter
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S
 from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult
-from tallymark.store.protocol import Store
+from tallymark.store.protocol import Store, StoreError
 from tallymark.store.read_plan import Question
 from tallymark.store.selections import Selection
 
@@ -125,6 +125,23 @@ def test_there_is_nothing_to_select_of_other_meters(store):
     store.registry.put_meter("main", SERVERS, now_ms=1)
     store.registry.delete_meter("main", "servers", now_ms=2)
     assert not store.registry.select("main", "servers", selecting("cpu", as_of=1), now_ms=3)
+
+
+def test_of_the_built_in_meter_only_keep_can_be_changed(stores):
+    store = stores.open()
+    queried = replace(METRICS, keep="queried")
+    before = store.registry.meter("main", "metrics")
+    after = store.registry.put_meter("main", queried, now_ms=5, selection=selecting("cpu", as_of=1))
+    assert (after.version, after.set_id, after.built_in, after.kept.since_ms) == (2, before.set_id, True, {"cpu": 0})
+    for other in (replace(queried, by=("host",)), replace(METRICS, compute=("count",))):
+        with pytest.raises(StoreError, match="is built in"):
+            store.registry.put_meter("main", other, now_ms=6)
+    with pytest.raises(StoreError, match="is built in"):
+        store.registry.delete_meter("main", "metrics", now_ms=6)
+    assert store.registry.select("main", "metrics", selecting("cpu", "disk", as_of=2), now_ms=7)
+    again = stores.open().registry.meter("main", "metrics")  # opening makes no other version of it
+    assert (again.version, again.built_in, again.kept.since_ms) == (3, True, {"cpu": 0, "disk": 7})
+    assert store.registry.put_meter("main", METRICS, now_ms=8).kept is None
 
 
 @pytest.mark.parametrize("grain_s", [1, 60])

@@ -60,16 +60,16 @@ class Plan:
 def plan(current: Iterable[Meter], wanted: Iterable[Meter], *, built_in: Collection[str] = ()) -> Plan:
     """From the meters of the store to those of a file; those that are `built_in` there take no part.
 
-    A file that defines one of them otherwise is refused as a whole, before anything is changed.
+    Of those only `keep` may be changed: a file that defines one otherwise is refused as a whole, before anything is.
     """
     known = {meter.name: meter for meter in current}
     # A tenant that does not exist yet has none of its built-in meters, but will have them.
     same = {name: known.get(name, BUILT_IN.get(name)) for name in built_in}
     listed = {meter.name: meter for meter in wanted if meter != same.get(meter.name)}
-    if redefined := [name for name in listed if name in built_in]:
+    if redefined := [name for name, meter in listed.items() if name in built_in and not _may(meter, same[name])]:
         detail = "the meter {!r} is built in and cannot be redefined; choose another name"
         raise MeterError(Flaw("built_in", detail.format(name), "name") for name in redefined)
-    present = {name: meter for name, meter in known.items() if name not in built_in}
+    present = {name: meter for name, meter in known.items() if name not in built_in or name in listed}
     both = [(present[name], meter) for name, meter in listed.items() if name in present]
     return Plan(
         added=tuple(meter for name, meter in listed.items() if name not in present),
@@ -77,6 +77,10 @@ def plan(current: Iterable[Meter], wanted: Iterable[Meter], *, built_in: Collect
         unchanged=tuple(after for before, after in both if before == after),
         missing=tuple(present[name] for name in sorted(present.keys() - listed.keys())),
     )
+
+
+def _may(meter: Meter, built_in: Meter | None) -> bool:
+    return built_in is not None and meter.differs_in_keep_alone(built_in)
 
 
 def _shown(value: object) -> str:

@@ -53,6 +53,10 @@ class Meter:
         """Whether a version that counts like this goes on with the numbers of the one before it."""
         return replace(before, compute=self.compute, keep=self.keep) == self
 
+    def differs_in_keep_alone(self, other: "Meter") -> bool:
+        """So much may be changed of a built-in meter. Also true if they are equal."""
+        return replace(other, keep=self.keep) == self
+
 
 QUERIED = "queried"
 """the one value of `keep` beside `all`, which is None"""

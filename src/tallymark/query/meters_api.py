@@ -61,12 +61,10 @@ def put_meter(sources: Sources, tenant: str, name: str, body: bytes) -> tuple[in
     """(status, answer): 201 for a new meter, 200 for a new version or no change. A new tenant begins with it."""
     meter = _definition(name, body)
     before = {known.meter.name: known for known in sources.store.registry.meters(tenant)}.get(name)
-    if before is not None and before.built_in:
-        if meter == before.meter:
-            return 200, {**to_json(before), "note": "nothing changed"}
+    if before is not None and before.built_in and not meter.differs_in_keep_alone(before.meter):
         raise _built_in(name, "redefined")
     is_new_tenant = require_room(sources.store.registry, tenant)
-    if is_new_tenant and name in BUILT_IN:
+    if is_new_tenant and name in BUILT_IN and not (meter.keep and meter.differs_in_keep_alone(BUILT_IN[name])):
         raise _built_in(name, "redefined")
     after = sources.store.registry.put_meter(
         tenant, meter, now_ms=sources.clock_ms(), selection=_selection(sources, tenant, meter)
@@ -117,9 +115,11 @@ def to_json(registered: RegisteredMeter) -> dict[str, Any]:
 
 
 def _kept(kept: Kept) -> dict[str, Any]:
-    """The metrics that are stored, each with since when; `every` is since when all are."""
-    found: dict[str, Any] = {"kept": {name: rfc3339_ms(at_ms) for name, at_ms in sorted(kept.since_ms.items())}}
-    return found if kept.every_since_ms is None else {**found, "every_metric_since": rfc3339_ms(kept.every_since_ms)}
+    """The metrics that are stored, each with since when, and since when all are; null is from the beginning."""
+    moments = {name: rfc3339_ms(at_ms) if at_ms else None for name, at_ms in sorted(kept.since_ms.items())}
+    every_ms = kept.every_since_ms
+    every = {} if every_ms is None else {"every_metric_since": rfc3339_ms(every_ms) if every_ms else None}
+    return {"kept": moments, **every}
 
 
 def _unknown(registry: Registry, tenant: str, name: str) -> Problem:

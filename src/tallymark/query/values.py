@@ -89,13 +89,15 @@ def since(registered: RegisteredMeter, functions: Collection[str]) -> dict[str, 
 def kept_since(registered: RegisteredMeter, where: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """`{"kept_since": {"cpu": since when it is stored}}` for the metrics asked for, of a meter with `keep: queried`.
 
-    The moment is null for one that is not stored now.
+    The moment is null for one that is not stored now; of a built-in meter, what was stored from the beginning is left
+    out.
     """
     kept = registered.kept
     if kept is None or METRIC not in where:
         return {}
     moments = {metric: kept.since_ms.get(metric, kept.every_since_ms) for metric in where[METRIC]}
-    return {"kept_since": {metric: None if at is None else rfc3339_ms(at) for metric, at in moments.items()}}
+    told = {metric: None if at is None else rfc3339_ms(at) for metric, at in moments.items() if at != 0}
+    return {"kept_since": told} if told else {}
 
 
 def unknown(functions: Sequence[str]) -> dict[str, Value]:

@@ -42,6 +42,8 @@ class RegisteredMeter:
     """by what is kept (`Function.kept`), for what the first of these versions did not keep"""
     kept: Kept | None = None
     """the metrics that it stores, of a meter with `keep: queried`; None is all"""
+    begun_ms: int | None = None
+    """when the first version that has these points was defined; None if it is this one"""
 
     @property
     def set_id(self) -> int:
@@ -76,7 +78,8 @@ class RegisteredMeter:
     @property
     def built_in(self) -> bool:
         """By its origin, not by its definition: that may be another in the next version."""
-        return self.created_ms == 0 and self.meter.name in BUILT_IN
+        begun_ms = self.created_ms if self.begun_ms is None else self.begun_ms
+        return begun_ms == 0 and self.meter.name in BUILT_IN
 
     @property
     def labels(self) -> tuple[str, ...]:

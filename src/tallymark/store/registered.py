@@ -1,7 +1,7 @@
 """Meters by name and version: what every registry answers alike."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -54,6 +54,7 @@ def newest_of(
                     last.set_id,
                     _added(sharing),
                     _kept_by(sharing),
+                    sharing[0].created_ms,
                 )
             )
     return found
@@ -134,7 +135,8 @@ def live_of(revision: int, newest: Iterable[RegisteredMeter]) -> LiveMeters:
 
 def check_definable(meter: Meter, known: RegisteredMeter | None) -> None:
     """`known` is the meter that has this name now."""
-    if meter.name == EVENTS.name or (known is not None and known.built_in):
+    is_built_in = known is not None and known.built_in and not meter.differs_in_keep_alone(known.meter)
+    if meter.name == EVENTS.name or is_built_in:
         raise StoreError(f"the meter {meter.name} is built in and cannot be redefined; choose another name")
 
 
@@ -146,8 +148,14 @@ def check_deletable(known: RegisteredMeter) -> None:
 def due_built_ins(known: Iterable[RegisteredMeter]) -> list[Meter]:
     """Those that need a version, given the newest of each name: the store is new, or another version made it."""
     by_name = {registered.meter.name: registered for registered in known}
-    return [meter for name, meter in BUILT_IN.items() if name not in by_name or _is_outdated(by_name[name])]
+    missing = [meter for name, meter in BUILT_IN.items() if name not in by_name]
+    return missing + [_built_in_now(known) for known in by_name.values() if _is_outdated(known)]
 
 
 def _is_outdated(known: RegisteredMeter) -> bool:
-    return known.built_in and known.meter != BUILT_IN[known.meter.name]
+    return known.built_in and known.meter != _built_in_now(known)
+
+
+def _built_in_now(known: RegisteredMeter) -> Meter:
+    """As this version of Tallymark defines it, with what people may choose."""
+    return replace(BUILT_IN[known.meter.name], keep=known.meter.keep)

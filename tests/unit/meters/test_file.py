@@ -268,6 +268,14 @@ def test_another_keep_is_shown_and_keeps_the_numbers():
     assert change.keeps_numbers
 
 
+def test_a_plan_may_change_keep_of_a_built_in_meter():
+    queried = replace(METRICS, keep="queried")
+    assert plan([EVENTS, METRICS], [queried], built_in=BUILT_IN).changed == (Change(METRICS, queried),)
+    assert plan([EVENTS, queried], [METRICS], built_in=BUILT_IN).changed == (Change(queried, METRICS),)
+    assert plan([EVENTS, queried], [], built_in=BUILT_IN) == Plan((), (), (), ())
+    assert plan([], [queried], built_in=BUILT_IN).added == (queried,)
+
+
 def test_any_percentile_of_a_meter_with_one_is_not_newly_computed():
     plain, median = Meter("a", ("x",), compute=("avg",)), Meter("a", ("x",), compute=("avg", "p50"))
     assert Change(plain, median).newly_computed == ("p50",)

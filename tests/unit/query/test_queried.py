@@ -83,6 +83,18 @@ def test_a_question_about_what_is_not_stored_says_how_to_get_it_stored(hosts: De
         )
 
 
+def test_the_built_in_meter_of_metrics_can_store_what_is_queried_too(desk: Desk) -> None:
+    desk.ask("/v1/queries/cpu", "PUT", {"q": "FROM * SELECT metrics.cpu WINDOW 1m"})
+    shown = desk.ask("/v1/meters/metrics")
+    definition = {key: shown[key] for key in ("event", "by", "each", "compute")}
+    after = desk.ask("/v1/meters/metrics", "PUT", {**definition, "keep": "queried"})
+    assert (after["built_in"], list(after["kept"])) == (True, ["cpu"])
+    assert after["note"] == "version 2 goes on with the numbers of version 1"
+    assert desk.refused("/v1/meters/metrics", "PUT", {**definition, "by": ["host"]}).code == "built_in"
+    assert desk.ask("/v1/meters/metrics?tenant=new", "PUT", {**definition, "keep": "queried"})["kept"] == {}
+    assert desk.refused("/v1/meters/metrics?tenant=newer", "PUT", definition).code == "built_in"
+
+
 def test_resuming_a_broken_meter_selects_what_was_saved_meanwhile(hosts: Desk) -> None:
     hosts.store.break_meter("hosts", "it failed")
     hosts.ask("/v1/queries/cpu", "PUT", {"q": CPU})
