@@ -1,6 +1,6 @@
 """Rows of the store as answers print them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -8,6 +8,7 @@ import polars as pl
 from tallymark.aggregates import columns
 from tallymark.aggregates.functions import VERSION_COLUMN, Context, Value, function
 from tallymark.events.moments import rfc3339_ms
+from tallymark.meters.selection import METRIC
 from tallymark.store.model import RegisteredMeter
 
 RATE = "rate"
@@ -94,6 +95,20 @@ def since(registered: RegisteredMeter, functions: Collection[str]) -> dict[str, 
         if (added := registered.added_for(name)) is not None
     }
     return {"since": moments} if moments else {}
+
+
+def kept_since(registered: RegisteredMeter, where: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """`{"kept_since": {"cpu": since when it is stored}}` for the metrics asked for, of a meter with `keep: queried`.
+
+    The moment is null for one that is not stored now; of a built-in meter, what was stored from the beginning is left
+    out.
+    """
+    kept = registered.kept
+    if kept is None or METRIC not in where:
+        return {}
+    moments = {metric: kept.since_ms.get(metric, kept.every_since_ms) for metric in where[METRIC]}
+    told = {metric: None if at is None else rfc3339_ms(at) for metric, at in moments.items() if at != 0}
+    return {"kept_since": told} if told else {}
 
 
 def unknown(functions: Sequence[str]) -> dict[str, Value]:

@@ -10,7 +10,7 @@ from tallymark.fidelity.evidence import Evidence
 from tallymark.fidelity.freshness import ahead_ms, freshness
 from tallymark.fidelity.lag import events_per_second, recent_lag
 from tallymark.fidelity.lost import are_lost
-from tallymark.fidelity.meters import late_events, series_counts, series_of, warnings
+from tallymark.fidelity.meters import beside, series_counts, series_of, warnings
 from tallymark.fidelity.problems import Findings, problems
 from tallymark.fidelity.queries import queries_status
 from tallymark.fidelity.rates import Rates
@@ -40,7 +40,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         ledger = sum(ledgers.values(), Ledger())
         lag, rate = recent_lag(snapshot, now_ms=now_ms), events_per_second(snapshot, now_ms=now_ms)
         meters = store.registry.all_meters()
-        late = {each.meter_id: late_events(snapshot, each) for each in meters}
+        uncounted = {each.meter_id: beside(snapshot, each) for each in meters}
     # The log is read after the snapshot, so what is counted is never more than what was accepted.
     positions = evidence.events.positions() or {}
     alive = roles(settings.run_folder, store.heartbeats.beats(), now_ms=now_ms)
@@ -56,7 +56,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         "events_per_second": rate,
         "recent": rates.recent(),
         "roles": alive,
-        "meters": [{**_meter(each), **late[each.meter_id], **series_of(each, series)} for each in meters],
+        "meters": [{**_meter(each), **uncounted[each.meter_id], **series_of(each, series)} for each in meters],
         **({"tenants": [{"name": name, **_terms(ledgers.get(name, Ledger()))} for name in tenants]} if several else {}),
         "dead_letters": [
             {"hop": hop, "reason": reason, "events": events, **({"tenant": tenant} if several else {})}

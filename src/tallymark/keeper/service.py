@@ -24,6 +24,7 @@ from tallymark.role.loop import Background
 from tallymark.settings import Settings
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.protocol import Store
+from tallymark.store.queried import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -70,11 +71,12 @@ def make_rota(
     Whoever runs the rota keeps the lease.
     """
     keeping = settings.keeper
-    rota = Rota(lease=lease)
+    rota, queried = Rota(lease=lease), Watch(store)
     duties = [
         # Many series are folded less often: each of their points is then written once for more batches.
         Duty("fold", keeping.fold_interval_s, lambda: points.fold(store.upkeep, keeping), share=FOLD_SHARE),
         Duty("beat", INTERVAL_S, lambda: heartbeat.beat(facts(store, rota, standby=not lease.is_ours)), always=True),
+        Duty("queried", 1.0, lambda: queried.look(now_ms=now_ms())),
         Duty("letters", 1.0, lambda: dead_letters.take_in_letters(store.dead_letters, dead)),
         Duty("roll", 10.0, lambda: points.roll(store.upkeep, keeping, now_ms())),
         Duty("prune", 10.0, lambda: retention.prune(store, settings, now_ms())),

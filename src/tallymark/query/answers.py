@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from tallymark.evaluation.values import lacking, since
+from tallymark.evaluation.values import kept_since, lacking, since
 from tallymark.fidelity.freshness import Freshness, freshness
 from tallymark.query.cache import Positions
 from tallymark.query.functions import errors
@@ -59,6 +59,7 @@ def answered(
         **({"broken": meter.broken} if meter.broken else {}),
         # Explains the nulls of functions that the meter did not compute from the beginning.
         **since(meter, dict.fromkeys(name for each in rows for name in lacking(each, question.functions, meter))),
+        **kept_since(meter, question.where),
     }
     freshness = fresh.to_json(meter_version=meter.version, errors=errors(question.functions))
     return Answer(question, body, lines, freshness, fresh.applied)

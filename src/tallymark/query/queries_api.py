@@ -22,6 +22,7 @@ from tallymark.query.routes import Request
 from tallymark.query.sources import Sources
 from tallymark.store.documents import Document
 from tallymark.store.model import RegisteredMeter
+from tallymark.store.queried import select_queried
 from tallymark.store.windows import Lineage, share_of
 from tallymark.suggest import suggest
 
@@ -68,6 +69,7 @@ def put_query(sources: Sources, request: Request) -> tuple[int, dict[str, Any]]:
     checked = _checked(sources, tenant, given)
     before = sources.store.documents.get("query", tenant, name)
     kept = sources.store.documents.put("query", tenant, name, definition.encode(checked), now_ms=sources.clock_ms())
+    select_queried(sources.store, now_ms=sources.clock_ms(), tenant=tenant)
     saved = understood(kept, sentences.meters_of(sources, tenant))
     return (201 if before is None else 200), {**_shown(sources, saved), "note": _note(before, kept)}
 
@@ -75,6 +77,7 @@ def put_query(sources: Sources, request: Request) -> tuple[int, dict[str, Any]]:
 def delete_query(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
     if not sources.store.documents.delete("query", tenant, name):
         raise unknown_query(sources, tenant, name)
+    select_queried(sources.store, now_ms=sources.clock_ms(), tenant=tenant)
     boards = boards_api.with_query(sources, tenant, name)
     left = f"; the boards {', '.join(boards)} still show it" if boards else ""
     return {"deleted": name, "note": f"{name} is no longer evaluated, and its stored windows are deleted{left}"}

@@ -100,7 +100,7 @@ def series(sources: Sources, question: Question) -> Answer:
         **({"left_out": len(lines) - len(kept)} if len(kept) < len(lines) else {}),
     }
     everything = pl.concat([NOTHING.clear(), *(part.select(NAMES) for part in rows)])
-    return answered(question, freshness, everything, body, shown)
+    return answered(question, freshness, [everything], body, shown)
 
 
 def _stored(sources: Sources, question: Question, lineage: Lineage | None, spans: Sequence[tuple[int, int]]) -> Windows:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tallymark.store.documents import Document, Kind
     from tallymark.store.read_plan import Question
+    from tallymark.store.selections import Selection
     from tallymark.store.windows import Lineage, Share, ShareChange
 
 
@@ -109,10 +110,20 @@ class Registry(Protocol):
 
     def meter(self, tenant: str, name: str) -> RegisteredMeter: ...
 
-    def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+    def put_meter(
+        self, tenant: str, meter: Meter, *, now_ms: int, selection: "Selection | None" = None
+    ) -> RegisteredMeter:
         """The same definition again changes nothing; another one is a new version.
 
-        One that differs in `compute` alone goes on with the numbers of the version before it.
+        One that differs in `compute` and `keep` alone goes on with the numbers of the version before it. A meter with
+        `keep: queried` begins with the selection, or goes on with the one it has.
+        """
+        ...
+
+    def select(self, tenant: str, name: str, selection: "Selection", *, now_ms: int) -> bool:
+        """Which metrics a meter with `keep: queried` stores from the next batch on; another selection is a new version.
+
+        False if nothing changed: it stores them already, knows a newer selection, or is no such meter.
         """
         ...
 

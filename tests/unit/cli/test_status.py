@@ -143,6 +143,13 @@ def test_several_tenants_are_shown_with_their_events_and_meters(fake_service, ca
     assert lines[-2:] == ["meters    events", "          demo: events, demo_views"]
 
 
+def test_what_meters_dropped_because_nobody_asks_for_it(fake_service, capsys):
+    meters = [{"name": "hosts", "dropped_values": 239_760}, {"name": "spare", "tenant": "shop", "dropped_values": 0}]
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "meters": meters}
+    assert main(["status"]) == 0
+    assert "          meter hosts dropped 239,760 numbers that no saved query selects\n" in capsys.readouterr().out
+
+
 def test_dead_letters_of_other_tenants_are_named(fake_service, capsys):
     letters = [
         {"hop": "collector", "reason": "too_old", "events": 1200, "tenant": "main"},

@@ -156,6 +156,7 @@ def _to_7(connection: sqlite3.Connection) -> None:
         "CREATE TABLE windows (lineage_id INTEGER, start_s INTEGER, body BLOB NOT NULL,"
         " PRIMARY KEY (lineage_id, start_s)) WITHOUT ROWID"
     )
+    connection.execute("ALTER TABLE meters ADD COLUMN selection TEXT")
 
 
 def _rebuild(connection: sqlite3.Connection, table: str, columns: str, content: str, *, options: str = "") -> None:

@@ -18,7 +18,7 @@ _TABLES = (
     # What is counted.
     "CREATE TABLE meters (meter_id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"
     " version INTEGER NOT NULL, set_id INTEGER NOT NULL, definition TEXT NOT NULL, created_ms INTEGER NOT NULL,"
-    " deleted_ms INTEGER, UNIQUE (tenant, name, version))",
+    " deleted_ms INTEGER, selection TEXT, UNIQUE (tenant, name, version))",
     "CREATE TABLE live_from (meter_id INTEGER, partition INTEGER, offset INTEGER NOT NULL,"
     " PRIMARY KEY (meter_id, partition)) WITHOUT ROWID",
     "CREATE TABLE broken (meter_id INTEGER, partition INTEGER, offset INTEGER NOT NULL, reason TEXT NOT NULL,"
