@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fake_documents import FakeDocuments, FakeTableParts
 from tallymark.aggregates import columns, distinct, exact, histogram, sketch
 from tallymark.aggregates.functions import is_percentile, kept_for
 from tallymark.events.tenants import MAIN
 from tallymark.meters.model import EVENTS, METRICS, Meter
 from tallymark.store import deltas
-from tallymark.store.documents import Document, Kind, written
 from tallymark.store.model import (
     Added,
     DeadLetter,
@@ -55,6 +55,7 @@ class FakeStore:
         self.heartbeats = FakeHeartbeats()
         self.documents = FakeDocuments()
         self.windows = FakeWindows()
+        self.table_parts = FakeTableParts()
 
     def count(
         self,
@@ -312,34 +313,6 @@ def _sketch(meter: Meter, numbers: Sequence[float], texts: Sequence[str]) -> byt
         _, registers, ranks = distinct.count(np.zeros(len(texts), np.int64), distinct.marks_of(pl.Series(texts)))
         slots.update(dict(zip(registers.tolist(), ranks.tolist(), strict=True)))
     return sketch.from_map(slots) if slots else None
-
-
-class FakeDocuments:
-    def __init__(self) -> None:
-        self.kept: dict[tuple[str, str, str], Document] = {}
-        self.changed: Counter[str] = Counter()
-
-    def changes(self, kind: Kind) -> int:
-        return self.changed[kind]
-
-    def all(self, kind: Kind) -> list[Document]:
-        return [document for _, document in sorted(self.kept.items()) if document.kind == kind]
-
-    def of_tenant(self, kind: Kind, tenant: str) -> list[Document]:
-        return [document for document in self.all(kind) if document.tenant == tenant]
-
-    def get(self, kind: Kind, tenant: str, name: str) -> Document | None:
-        return self.kept.get((kind, tenant, name))
-
-    def put(self, kind: Kind, tenant: str, name: str, body: str, *, now_ms: int) -> Document:
-        new = written(self.get(kind, tenant, name), kind, tenant, name, body, now_ms=now_ms)
-        self.kept[kind, tenant, name] = new
-        self.changed[kind] += 1
-        return new
-
-    def delete(self, kind: Kind, tenant: str, name: str) -> bool:
-        self.changed[kind] += 1
-        return self.kept.pop((kind, tenant, name), None) is not None
 
 
 class FakeWindows:

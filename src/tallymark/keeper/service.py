@@ -25,12 +25,14 @@ from tallymark.settings import Settings
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.protocol import Store
 from tallymark.store.queried import Watch
+from tallymark.tables import Tables
 
 logger = logging.getLogger(__name__)
 
 FOLD_SHARE = 0.1
 # In a heartbeat: those with the most series, which are the ones that anybody asks about.
 MOST_SETS = 100
+SWEEP_TABLES_S = 600.0
 
 
 def run(settings: Settings) -> int:
@@ -81,6 +83,7 @@ def make_rota(
         Duty("roll", 10.0, lambda: points.roll(store.upkeep, keeping, now_ms())),
         Duty("prune", 10.0, lambda: retention.prune(store, settings, now_ms())),
         Duty("checkpoint", 15.0, lambda: retention.checkpoint(store.upkeep)),
+        Duty("sweep tables", SWEEP_TABLES_S, lambda: sweep_tables(store, now_ms())),
     ]
     if not log.address(settings, "events").retains_by_itself:
         duties += [
@@ -90,6 +93,13 @@ def make_rota(
     for duty in duties:
         rota.add(duty)
     return rota
+
+
+def sweep_tables(store: Store, at_ms: int) -> None:
+    """Deletes what uploads that broke off have left behind."""
+    swept = Tables(store.documents, store.table_parts).sweep(now_ms=at_ms)
+    if swept:
+        logger.info("deleted %d parts of tables that no table names", swept)
 
 
 def facts(store: Store, rota: Rota, *, standby: bool) -> dict[str, Any]:

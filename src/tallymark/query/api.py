@@ -8,7 +8,7 @@ from tallymark import dashboard, problems, telemetry
 from tallymark.fidelity.rates import Rates
 from tallymark.fidelity.roles import full_name, roles
 from tallymark.fidelity.status import status
-from tallymark.http import Problem
+from tallymark.http import MOST_TABLE_BYTES, Problem
 from tallymark.query import (
     boards_api,
     checking,
@@ -23,6 +23,7 @@ from tallymark.query import (
     saved_series,
     seen,
     sentences,
+    tables_api,
     tail,
     tenants_api,
     totals,
@@ -105,6 +106,7 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             keys=words.KEYS,
             needed=("q",),
         ),
+        *_tables(sources),
         Route(
             "GET",
             f"{METER}/live",
@@ -221,6 +223,42 @@ def _boards(sources: Sources) -> list[Route]:
     ]
 
 
+def _tables(sources: Sources) -> list[Route]:
+    def uploads(method: str, summary: str, make: Callable[[Sources, Request], Response], **rest: Any) -> Route:
+        return Route(
+            method,
+            tables_api.TABLE,
+            summary,
+            partial(make, sources),
+            body=tables_api.BODY,
+            body_types=tables_api.BODY_TYPES,
+            most_body_bytes=MOST_TABLE_BYTES,
+            **rest,
+        )
+
+    return [
+        Route("GET", tables_api.PATH, "every table", partial(tables_api.list_tables, sources)),
+        Route("GET", tables_api.TABLE, "one table, without its rows", partial(tables_api.get_table, sources)),
+        uploads("PUT", "a whole table", tables_api.put_table, keys=tables_api.KEYS),
+        uploads("PATCH", "add, change or end rows of a table", tables_api.patch_table),
+        Route("DELETE", tables_api.TABLE, "delete a table", partial(tables_api.delete_table, sources)),
+        Route(
+            "GET",
+            tables_api.ROWS,
+            "rows of a table, by key",
+            partial(tables_api.list_rows, sources),
+            keys=tables_api.ROWS_KEYS,
+        ),
+        Route(
+            "GET",
+            f"{tables_api.ROWS}/{{key}}",
+            "one row with its history, the newest first",
+            partial(tables_api.get_row, sources),
+            ends_open=True,
+        ),
+    ]
+
+
 def _plain(make: Callable[[], Any]) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         request.no_parameters()
@@ -258,16 +296,16 @@ def _put(make: Callable[[Request], tuple[int, Any]]) -> Callable[[Request], Resp
     return answer
 
 
+def _put_meter(sources: Sources, request: Request) -> tuple[int, Any]:
+    return meters_api.put_meter(sources, request.tenant, request.arguments["name"], request.body)
+
+
 def _checked(sources: Sources) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         request.no_parameters()
         return json_response(checking.check(sources, request.tenant, request.body))
 
     return answer
-
-
-def _put_meter(sources: Sources, request: Request) -> tuple[int, Any]:
-    return meters_api.put_meter(sources, request.tenant, request.arguments["name"], request.body)
 
 
 def _ready(sources: Sources, is_stopping: Callable[[], bool]) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from msgspec import Meta
 from tallymark.events.moments import rfc3339_ms
 from tallymark.http import Problem
 from tallymark.query import lengths, queries_api
-from tallymark.query.meters_api import MOST_BODY_BYTES
-from tallymark.query.routes import Request
+from tallymark.query.routes import MOST_BODY_BYTES, Request
 from tallymark.query.sources import Sources
 from tallymark.query.tenants_api import require_tenant
 from tallymark.store.documents import Document

@@ -14,6 +14,7 @@ from tallymark.meters import BUILT_IN, MeterError, from_mapping, to_mapping
 from tallymark.meters.model import QUERIED, Meter
 from tallymark.query.parameters import LABEL
 from tallymark.query.retrying import of_a_moment
+from tallymark.query.routes import MOST_BODY_BYTES
 from tallymark.query.sources import Sources
 from tallymark.query.tenants_api import require_room, require_tenant
 from tallymark.store.model import RegisteredMeter
@@ -22,8 +23,6 @@ from tallymark.store.queried import select_queried, selections
 from tallymark.store.selections import Kept, Selection
 from tallymark.suggest import suggest
 from tallymark.tenants import PARAMETER as TENANT
-
-MOST_BODY_BYTES = 64_000
 
 
 def known_meter(registry: Registry, tenant: str, name: str) -> RegisteredMeter:

@@ -17,8 +17,7 @@ from tallymark.http import Problem
 from tallymark.meters import language
 from tallymark.meters.language import Query, QueryError
 from tallymark.query import boards_api, ranges, sentences
-from tallymark.query.meters_api import MOST_BODY_BYTES
-from tallymark.query.routes import Request
+from tallymark.query.routes import MOST_BODY_BYTES, Request
 from tallymark.query.sources import Sources
 from tallymark.store.documents import Document
 from tallymark.store.model import RegisteredMeter

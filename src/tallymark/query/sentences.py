@@ -12,10 +12,9 @@ from tallymark.meters.language import Query, QueryError
 from tallymark.meters.model import QUERIED
 from tallymark.meters.selection import METRIC, Selected
 from tallymark.query import parsing
-from tallymark.query.meters_api import MOST_BODY_BYTES
 from tallymark.query.parameters import LABEL, Pairs, read_pairs, sort_out
 from tallymark.query.parsing import Question
-from tallymark.query.routes import Request
+from tallymark.query.routes import MOST_BODY_BYTES, Request
 from tallymark.query.sources import Sources
 from tallymark.query.tenants_api import require_tenant
 from tallymark.store.model import RegisteredMeter, label_column

@@ -363,6 +363,15 @@ class Documents(Protocol):
         """The same text again changes nothing. Raises StoreError if it is too large, or there are too many."""
         ...
 
+    def swap(
+        self, kind: "Kind", tenant: str, name: str, before: "Document | None", body: str, *, now_ms: int
+    ) -> "Document | None":
+        """As `put`, but only in place of `before`; None if something else is there, so that nothing was written.
+
+        After an answer that was lost, None may also mean that it was written and somebody changed it since.
+        """
+        ...
+
     def delete(self, kind: "Kind", tenant: str, name: str) -> bool:
         """False if there was none."""
         ...
@@ -399,6 +408,26 @@ class Windows(Protocol):
         ...
 
 
+class TableParts(Protocol):
+    """What tables are made of: pieces of bytes that never change. They count once a document names them."""
+
+    def write(self, body: bytes, *, now_ms: int) -> str:
+        """The name under which it lies: a fresh one each time. A crash leaves a part that nobody names."""
+        ...
+
+    def read(self, part: str) -> bytes | None:
+        """None if it was deleted, or never written whole."""
+        ...
+
+    def delete(self, parts: Collection[str]) -> None:
+        """In slices, so that nobody else waits long."""
+        ...
+
+    def written_before(self, at_ms: int) -> list[str]:
+        """All that were begun before a moment and not deleted since."""
+        ...
+
+
 class Store(Protocol):
     """All its parts. A process opens one and may use it from several threads."""
 
@@ -422,6 +451,9 @@ class Store(Protocol):
 
     @property
     def windows(self) -> Windows: ...
+
+    @property
+    def table_parts(self) -> TableParts: ...
 
     @property
     def heartbeats(self) -> Heartbeats: ...

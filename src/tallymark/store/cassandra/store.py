@@ -15,6 +15,7 @@ from tallymark.store.cassandra.lease import CassandraLease
 from tallymark.store.cassandra.reading import CassandraSnapshots, Reader
 from tallymark.store.cassandra.registry import CassandraRegistry
 from tallymark.store.cassandra.sink import CassandraSink
+from tallymark.store.cassandra.table_parts import CassandraTableParts
 from tallymark.store.cassandra.upkeep import CassandraUpkeep
 from tallymark.store.cassandra.windows import CassandraWindows
 from tallymark.store.protocol import StoreError
@@ -44,6 +45,7 @@ class CassandraStore:
         self.dead_letters = CassandraDeadLetters(self._link, address.name)
         self.documents = CassandraDocuments(self._link, address.name)
         self.windows = CassandraWindows(self._link, address.name)
+        self.table_parts = CassandraTableParts(self._link, address.name)
         self.heartbeats = CassandraHeartbeats(self._link, address.name)
         self.upkeep = CassandraUpkeep(reader, self._fold, self.registry, self.dead_letters, clock=clock)
 

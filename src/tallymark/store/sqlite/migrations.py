@@ -157,6 +157,12 @@ def _to_7(connection: sqlite3.Connection) -> None:
         " PRIMARY KEY (lineage_id, start_s)) WITHOUT ROWID"
     )
     connection.execute("ALTER TABLE meters ADD COLUMN selection TEXT")
+    connection.execute(
+        "CREATE TABLE table_parts (part TEXT, chunk INTEGER, body BLOB NOT NULL, PRIMARY KEY (part, chunk))"
+    )
+    connection.execute(
+        "CREATE TABLE table_part_names (part TEXT PRIMARY KEY, written_ms INTEGER NOT NULL) WITHOUT ROWID"
+    )
 
 
 def _rebuild(connection: sqlite3.Connection, table: str, columns: str, content: str, *, options: str = "") -> None:

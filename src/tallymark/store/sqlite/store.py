@@ -9,6 +9,7 @@ from tallymark.store.sqlite.heartbeats import SqliteHeartbeats
 from tallymark.store.sqlite.reading import SqliteSnapshots
 from tallymark.store.sqlite.registry import SqliteRegistry
 from tallymark.store.sqlite.sink import SqliteSink
+from tallymark.store.sqlite.table_parts import SqliteTableParts
 from tallymark.store.sqlite.upkeep import SqliteUpkeep
 from tallymark.store.sqlite.windows import SqliteWindows
 
@@ -39,6 +40,7 @@ class SqliteStore:
         self.dead_letters = SqliteDeadLetters(self._connections)
         self.documents = SqliteDocuments(self._connections)
         self.windows = SqliteWindows(self._connections)
+        self.table_parts = SqliteTableParts(self._connections)
         self.heartbeats = SqliteHeartbeats(self._connections)
 
     def lease(self, role: str, holder: str, *, lease_s: float) -> AlwaysHeld:
