@@ -58,6 +58,7 @@ MEANINGS = {
     "bad_id": Meaning((), "`id` is empty, too long or not text."),
     "bad_idempotency_key": Meaning((400,), "`Idempotency-Key` is empty, too long, or not printable ASCII."),
     "bad_json": Meaning((400,), "The text is not JSON."),
+    "bad_keep": Meaning((400,), "A meter's `keep` is `all` or `queried`."),
     "bad_key": Meaning((400,), "Not a valid key for a table; in a meters file, a key that is not a word."),
     "bad_late": Meaning((400,), "A meter's `late` has a bad `after` or `then`: write `{after: 1h, then: count}`."),
     "bad_max_series": Meaning((400,), "A meter's `max_series` is not a whole number in the allowed range."),

@@ -94,7 +94,7 @@ def _definition(arguments: argparse.Namespace) -> dict[str, Any]:
     for key in ("event", "by", "compute"):
         if given := getattr(arguments, key):
             definition[key] = [word.strip() for word in given.split(",")]
-    for key in ("value", "each", "where", "decimals", "distinct", "grain", "max_series"):
+    for key in ("value", "each", "keep", "where", "decimals", "distinct", "grain", "max_series"):
         if (given := getattr(arguments, key)) is not None:
             definition[key] = given
     if arguments.weights is not None:
@@ -267,6 +267,11 @@ def _with_definition(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--value", metavar="PROP", help="property that holds the number (the event's own value)")
     parser.add_argument(
         "--each", choices=("values",), help="count every named number of the event, with the label `metric`"
+    )
+    parser.add_argument(
+        "--keep",
+        choices=("all", "queried"),
+        help="with --each: store all metrics, or those that saved queries select (all)",
     )
     parser.add_argument("--where", metavar="EXPR", help="only events for which this holds: \"status = 'ok'\"")
     parser.add_argument("--decimals", type=int, metavar="N", help="exact sums with this many decimals, for money")

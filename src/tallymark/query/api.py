@@ -20,6 +20,7 @@ from tallymark.query import (
     parsing,
     preview,
     queries_api,
+    saved_series,
     seen,
     sentences,
     tables_api,
@@ -200,6 +201,13 @@ def _saved_queries(sources: Sources) -> list[Route]:
             body_types={"application/json": "object", "text/plain": "string"},
         ),
         Route("DELETE", path, "delete a saved query", _named(partial(queries_api.delete_query, sources))),
+        Route(
+            "GET",
+            saved_series.PATH,
+            "the windows of a saved query",
+            asking(sources, "saved", saved_series.understanding(sources), saved_series.series),
+            saved_series.PARAMETERS,
+        ),
     ]
 
 

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import msgspec
 
+from tallymark.evaluation.lengths import DAY_S
 from tallymark.http import Problem
 from tallymark.meters import language
 from tallymark.meters.language import Query, QueryError
-from tallymark.meters.selection import METRIC
+from tallymark.meters.model import QUERIED
+from tallymark.meters.selection import METRIC, Selected
 from tallymark.query import parsing
-from tallymark.query.lengths import DAY_S
 from tallymark.query.parameters import LABEL, Pairs, read_pairs, sort_out
 from tallymark.query.parsing import Question
 from tallymark.query.routes import MOST_BODY_BYTES, Request
@@ -19,6 +20,7 @@ from tallymark.query.tenants_api import require_tenant
 from tallymark.store.model import RegisteredMeter, label_column
 from tallymark.store.protocol import Store, TooManyBytes, TooManyRows
 from tallymark.store.read_plan import Question as StoreQuestion
+from tallymark.suggest import suggest
 
 PATH = "/v1/query"
 PARAMETERS = ("tz", "format", "consistency")
@@ -41,6 +43,7 @@ def understanding(sources: Sources) -> Callable[[Request], Question]:
                 [each.meter for each in meters.values()],
                 lambda meter: Metrics(sources.store, meters[meter.name], known),
             )
+            _check_stored(query, selected, Metrics(sources.store, meters[selected.meter.name], known))
             where = language.filters(query, selected)
         except QueryError as error:
             raise refused(error) from None
@@ -48,6 +51,17 @@ def understanding(sources: Sources) -> Callable[[Request], Question]:
         return asked(sources, query, meters[selected.meter.name], where, given)
 
     return understand
+
+
+def _check_stored(query: Query, selected: Selected, metrics: "Metrics") -> None:
+    """A saved query may wait for its metric; whoever asks now gets no answer from one that was never stored."""
+    meter, metric = selected
+    if metric is not None and meter.keep == QUERIED and metric not in metrics:
+        near = suggest(metric, metrics, otherwise="")
+        detail = f"the meter {meter.name!r} stores only metrics that a saved query selects, and none selects {metric!r}"
+        raise query.error(
+            "unknown_metric", f"{detail}; save one that does, and it is stored from then on{near}", "select"
+        )
 
 
 def meters_of(sources: Sources, tenant: str) -> dict[str, RegisteredMeter]:
@@ -167,6 +181,8 @@ class Metrics(Collection[str]):
     def __contains__(self, metric: object) -> bool:
         if not isinstance(metric, str):
             return False
+        if self._registered.kept is not None and metric in self._registered.kept.since_ms:
+            return True
         entry = self._registered.set_id, metric
         if entry in self._known:
             return True
@@ -188,6 +204,8 @@ class Metrics(Collection[str]):
                 self._all = found[label_column(METRIC)].to_list()
             except (TooManyRows, TooManyBytes):
                 self._all = []
+            if self._registered.kept is not None:
+                self._all = [*self._registered.kept.since_ms.keys() - {*self._all}, *self._all]
         return iter(self._all)
 
     def __len__(self) -> int:

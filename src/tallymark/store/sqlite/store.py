@@ -11,6 +11,7 @@ from tallymark.store.sqlite.registry import SqliteRegistry
 from tallymark.store.sqlite.sink import SqliteSink
 from tallymark.store.sqlite.table_parts import SqliteTableParts
 from tallymark.store.sqlite.upkeep import SqliteUpkeep
+from tallymark.store.sqlite.windows import SqliteWindows
 
 
 class AlwaysHeld:
@@ -18,6 +19,9 @@ class AlwaysHeld:
 
     def take(self) -> bool:
         return True
+
+    def watch(self) -> None:
+        pass
 
     def release(self) -> None:
         pass
@@ -35,6 +39,7 @@ class SqliteStore:
         self.upkeep = SqliteUpkeep(self._connections, path)
         self.dead_letters = SqliteDeadLetters(self._connections)
         self.documents = SqliteDocuments(self._connections)
+        self.windows = SqliteWindows(self._connections)
         self.table_parts = SqliteTableParts(self._connections)
         self.heartbeats = SqliteHeartbeats(self._connections)
 
