@@ -22,6 +22,7 @@ COMMANDS = {
     "series": ("series", "a meter over time"),
     "top": ("top", "the largest series of a meter"),
     "query": ("query", "ask in the query language; without a query, run the role that answers questions"),
+    "tail": ("tail", "events as they pass"),
     "meters": ("meters", "what is counted: list, show, add, check, plan, apply, resume, delete"),
     "dlq": ("dlq", "dead letters, the events that were not counted and why: list, show"),
     "tenants": ("tenants", "whose events and meters there are"),

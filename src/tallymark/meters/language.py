@@ -11,7 +11,7 @@ from typing import Any
 
 from tallymark.meters import durations, moments
 from tallymark.meters.errors import shown
-from tallymark.meters.phrases import Phrases, refusal
+from tallymark.meters.phrases import LABEL, METER, METRIC, SOURCE, VALUE, Phrases, refusal
 from tallymark.meters.selection import Selected, filters, resolve
 from tallymark.meters.stored_query import NOT_FOUND, Query, QueryError, Selection, is_bare
 from tallymark.meters.tokens import END, Token
@@ -44,18 +44,18 @@ def parse(text: str) -> Query:
         raise refusal(text, MAX_LENGTH, f"a query of {len(text):,} characters exceeds {MAX_LENGTH:,}; ask in several")
     if found := _IMPOSSIBLE.search(text):
         raise refusal(text, found.start(), "NUL and halves of surrogate pairs are not allowed in a query")
-    query = _Parser(text).whole()
+    query = Parser(text).whole()
     if (length := len(str(query))) > MAX_LENGTH:
         detail = f"a query of {length:,} characters, written in full, exceeds {MAX_LENGTH:,}; ask in several"
         raise refusal(text, 0, detail)
     return query
 
 
-class _Parser(Phrases):
+class Parser(Phrases):
     """One method a clause; each gives the fields of the query that it sets."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, found: list[Token] | None = None) -> None:
+        super().__init__(text, found)
         self._clauses: dict[str, Callable[[], dict[str, Any]]] = {
             "WINDOW": self._window,
             "COMPUTE": self._compute,
@@ -107,18 +107,18 @@ class _Parser(Phrases):
             if self._is_next("mark", ","):
                 self._refuse("* already means all; write * alone, or list values")
             return None
-        return self._list(lambda: self._value("a value or *"))
+        return self._list(lambda: self._value(SOURCE))
 
     def _selection(self) -> Selection:
         self._positions["select"] = self._next.position
         token = self._next
         if self._is_next("mark", "*"):
             self._refuse("SELECT names one meter or metric; * is for FROM")
-        name = self._name("the name of a meter or metric")
+        name = self._name(METER)
         if token.kind == "word" and name.endswith(".") and self._next.kind == "quoted" and self._is_adjacent():
-            selection = Selection(self._name("the name of a metric"), meter=name.removesuffix("."))
+            selection = Selection(self._name(METRIC), meter=name.removesuffix("."))
         elif token.kind == "quoted" and self._is_adjacent() and self._take("mark", "."):
-            selection = Selection(self._name("the name of a metric"), meter=name)
+            selection = Selection(self._name(METRIC), meter=name)
         else:
             selection = Selection(name, quoted=token.kind == "quoted" and ("." in name or not is_bare(name)))
         self._only_one(name)
@@ -159,7 +159,7 @@ class _Parser(Phrases):
             if self._is_next("mark", "(") or self._is_next("keyword", "NOT"):
                 detail = f"conditions are joined by AND, without {self._next.text}"
                 self._refuse(f"{detail}: country = 'KR' AND plan IN ('free', 'paid')")
-            token, label = self._next, self._name("the name of a label")
+            token, label = self._next, self._name(LABEL)
             if label in conditions:
                 self._refuse(f"{shown(label)} appears twice; write {label} IN ('x', 'y') for either value", token)
             self._positions[f"where.{label}"] = token.position
@@ -173,10 +173,10 @@ class _Parser(Phrases):
 
     def _values(self, label: str) -> tuple[str, ...]:
         if self._take("mark", "="):
-            return (self._value("a value"),)
+            return (self._value(VALUE),)
         if self._take("keyword", "IN"):
             self._expect("(")
-            values = self._list(lambda: self._value("a value"))
+            values = self._list(lambda: self._value(VALUE))
             self._expect(")")
             return values
         if self._next.text == "==":

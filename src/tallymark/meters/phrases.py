@@ -23,17 +23,31 @@ _TOKENS = re.compile(
 )
 
 
+# What a query may have at a place where the meters and their series decide what fits; said so in refusals.
+SOURCE = "a value or *"
+METER = "the name of a meter or metric"
+METRIC = "the name of a metric"
+LABEL = "the name of a label"
+VALUE = "a value"
+
+
 def refusal(text: str, position: int, detail: str, code: Code = "bad_query") -> QueryError:
     return QueryError(code, detail, position, excerpt(text, position))
 
 
-def _tokens(text: str) -> list[Token]:
+def tokens(text: str) -> list[Token]:
+    """All tokens, the last of the kind END or UNREADABLE."""
     found = []
     for token in scan(text, _TOKENS):
-        if token.kind == UNREADABLE:
-            raise refusal(text, token.position, _unreadable(token.text))
         is_keyword = token.kind == "word" and token.text.upper() in KEYWORDS
         found.append(Token("keyword", token.text.upper(), token.position) if is_keyword else token)
+    return found
+
+
+def _readable(text: str) -> list[Token]:
+    found = tokens(text)
+    if found[-1].kind == UNREADABLE:
+        raise refusal(text, found[-1].position, _unreadable(found[-1].text))
     return found
 
 
@@ -46,8 +60,9 @@ def _unreadable(character: str) -> str:
 class Phrases(TokenReader):
     """Reads them from a text, and remembers where they stand in it."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(_tokens(text))
+    def __init__(self, text: str, found: list[Token] | None = None) -> None:
+        """`found` are the tokens, if somebody has them already."""
+        super().__init__(_readable(text) if found is None else found)
         self._text = text
         self._positions: dict[str, int] = {}
 
@@ -76,7 +91,7 @@ class Phrases(TokenReader):
 
     def _key(self) -> str:
         token = self._next
-        label = self._name("the name of a label")
+        label = self._name(LABEL)
         self._positions.setdefault(f"by.{label}", token.position)
         return label
 

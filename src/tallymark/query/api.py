@@ -20,8 +20,10 @@ from tallymark.query import (
     preview,
     seen,
     sentences,
+    tail,
     tenants_api,
     totals,
+    words,
 )
 from tallymark.query.asking import Compute, asking
 from tallymark.query.meters_api import known_meter
@@ -86,6 +88,14 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
         *_sentences(sources),
         Route(
             "GET",
+            words.PATH,
+            "what may come next in a query",
+            lambda request: json_response(words.words(sources, request.tenant, request.pairs)),
+            keys=words.KEYS,
+            needed=("q",),
+        ),
+        Route(
+            "GET",
             f"{METER}/live",
             "changes as they are applied, as server-sent events",
             opens=live.Live(sources).opening,
@@ -98,6 +108,14 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             "/v1/status/live",
             "the status once a second, as server-sent events",
             opens=StatusFeed(lambda: status(sources, rates)).opening,
+            content="text/event-stream",
+        ),
+        Route(
+            "GET",
+            tail.PATH,
+            "events as they pass, sampled, as server-sent events",
+            opens=tail.Tail(sources).opening,
+            keys=tail.KEYS,
             content="text/event-stream",
         ),
         Route("GET", "/v1/status", "is anything late or lost?", _plain(lambda: status(sources, rates))),

@@ -55,8 +55,6 @@ class Source(Generic[Topic]):
     name: str
     ask: Ask[Topic]
     interval_s: float
-    begin: Callable[[], None] = lambda: None
-    """called before the first question after a time without listeners"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,6 @@ class Feed(Generic[Topic]):
         listener = Listener(topic)
         self._listeners.add(listener)
         if not self.following:
-            self._source.begin()
             self._task = asyncio.create_task(self._follow(), name=self._source.name)
         try:
             yield listener

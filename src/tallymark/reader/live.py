@@ -1,4 +1,4 @@
-"""Changes as they are applied: server-sent events, over as many connections as it takes."""
+"""Server-sent events, over as many connections as it takes: changes as they are applied, and other feeds."""
 
 import threading
 from collections.abc import Callable
@@ -26,10 +26,10 @@ class Message(msgspec.Struct):
     id: str | None = None
 
 
-class Live:
-    """An iterator over changes that ends when it is closed, from any thread, or by its `with` block.
+class Messages:
+    """The messages of one kind, until it is closed, from any thread, or by its `with` block.
 
-    A lost connection is made again, for as long as it takes, and goes on after the last change; nothing is told twice.
+    A lost connection is made again, for as long as it takes, and goes on after the last message that had an id.
     """
 
     def __init__(
@@ -37,21 +37,23 @@ class Live:
         connect: Callable[[], HttpTransport],
         path: str,
         *,
+        kind: str,
         timeout_s: float,
         since: str | None = None,
         silent_s: float = SILENT_S,
+        lost: Callable[[], None] = lambda: None,
     ) -> None:
+        """`lost` is called whenever the connection was lost and is about to be made again."""
         self._connect, self._path, self._timeout_s, self._silent_s = connect, path, timeout_s, silent_s
+        self._kind, self._lost = kind, lost
         self._last_id = since
         self._pause_s = 0.5
         self._closed = threading.Event()
         self._stream: Stream | None = None
         self._open()
 
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Changes:
+    def next(self) -> Message | None:
+        """The next one, however long it takes; None once this is closed."""
         while not self._closed.is_set():
             if self._stream is None:
                 self._reconnect()
@@ -59,12 +61,12 @@ class Live:
             message = self._next_message(self._stream)
             if message is None:
                 self._drop()
-            elif message.event == "change":
-                data = answers.decode(message.data.encode())
-                if data is not None:
-                    return answers.changes(data, self._last_id or "")
+                if not self._closed.is_set():
+                    self._lost()
+            elif message.event == self._kind:
+                return message
         self._drop()
-        raise StopIteration
+        return None
 
     def close(self) -> None:
         self._closed.set()
@@ -160,3 +162,28 @@ class Live:
             self._last_id = message.id
         if retry_ms.isascii() and retry_ms.isdigit():
             self._pause_s = min(MAX_PAUSE_S, int(retry_ms) / 1000)
+
+
+class Live(Messages):
+    """An iterator over changes. What a lost connection missed comes later; nothing is told twice."""
+
+    def __init__(
+        self,
+        connect: Callable[[], HttpTransport],
+        path: str,
+        *,
+        timeout_s: float,
+        since: str | None = None,
+        silent_s: float = SILENT_S,
+    ) -> None:
+        super().__init__(connect, path, kind="change", timeout_s=timeout_s, since=since, silent_s=silent_s)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Changes:
+        while (message := self.next()) is not None:
+            data = answers.decode(message.data.encode())
+            if data is not None:
+                return answers.changes(data, self._last_id or "")
+        raise StopIteration

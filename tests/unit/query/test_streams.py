@@ -1,88 +1,15 @@
 """Streams of server-sent events through the application: which there are, their end, and who shares what."""
 
 import asyncio
-import contextlib
 import json
-from types import SimpleNamespace
 
 import pytest
 
+from listening import play, until
 from tallymark.query import api, status_feed, streams
-from tallymark.query.app import make_app
 from tallymark.query.routes import Request
 from tallymark.query.status_feed import StatusFeed
 from tallymark.query.streams import Feed, News, Source
-
-
-class Client:
-    """One who opened a path; `reads` says whether the server gets rid of what it sends."""
-
-    def __init__(self, app, target, *, reads=True, tenant=None):
-        path, _, query = target.partition("?")
-        self.sent, self.status, self.headers = b"", None, None
-        self.free = asyncio.Event()
-        if reads:
-            self.free.set()
-        self.left = asyncio.get_running_loop().create_future()
-        headers = {"host": "localhost"} | ({"tallymark-tenant": tenant} if tenant else {})
-        scope = SimpleNamespace(method="GET", path=path, query_string=query, headers=headers)
-        self.task = asyncio.create_task(app(scope, self))
-
-    async def __aiter__(self):
-        yield b""
-
-    def response_bytes(self, status, headers, content):
-        self.status, self.sent = status, content
-
-    def response_stream(self, status, headers):
-        self.status, self.headers = status, dict(headers)
-        return self
-
-    async def send_bytes(self, data):
-        await self.free.wait()
-        self.sent += data
-
-    async def client_disconnect(self):
-        await self.left
-
-    def told(self, kind):
-        blocks = [
-            dict(line.split(": ", 1) for line in block.splitlines()) for block in self.sent.decode().split("\n\n")
-        ]
-        return [json.loads(block["data"]) for block in blocks if block.get("event") == kind]
-
-
-async def until(condition, seconds=10.0):
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-@contextlib.asynccontextmanager
-async def serving(desk):
-    dispatcher, app = make_app(desk.sources, desk.routes)
-    clients = []
-
-    def open_(target, **how):
-        clients.append(Client(app, target, **how))
-        return clients[-1]
-
-    try:
-        yield dispatcher, open_
-    finally:
-        dispatcher.end_streams()
-        for client in clients:
-            client.free.set()
-        await asyncio.wait_for(asyncio.gather(*(client.task for client in clients)), 10)
-        dispatcher.close()
-
-
-def play(desk, scene):
-    async def run():
-        async with serving(desk) as (dispatcher, open_):
-            await scene(dispatcher, open_)
-
-    asyncio.run(run())
 
 
 def test_the_status_comes_at_once_and_then_again_and_again(desk, monkeypatch):
@@ -118,7 +45,7 @@ def test_the_status_is_computed_once_for_all_who_listen(desk):
 
 def test_service_stop_ends_every_kind_of_stream_and_opens_no_more(desk):
     async def scene(dispatcher, open_):
-        targets = ("/v1/status/live", "/v1/meters/views/live")
+        targets = ("/v1/status/live", "/v1/meters/views/live", "/v1/tail", "/v1/tail?event=view")
         pages = [open_(target) for target in targets for _ in range(5)]
         await until(lambda: all(page.sent for page in pages))
         assert dispatcher.listeners == len(pages)
@@ -180,13 +107,9 @@ def test_what_fails_once_is_asked_again():
         async def in_thread(work):
             return work()
 
-        began = []
-        feed = Feed(Source("test", ask, interval_s=0, begin=lambda: began.append(1)), in_thread)
+        feed = Feed(Source("test", ask, interval_s=0), in_thread)
         with feed.listen("a") as listener:
             assert await asyncio.wait_for(listener.waiting.get(), 5) == b"back"
         await until(lambda: not feed.following)
-        with feed.listen("a"):
-            pass
-        assert len(began) == 2
 
     asyncio.run(run())

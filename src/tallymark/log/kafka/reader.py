@@ -108,12 +108,14 @@ class KafkaLogReader:
         if partition in self._offsets.leaderless:
             return found
         try:
-            while start < end and events < max_events and size < max_bytes:
+            while start < end:
                 messages, start = self._peek(partition, start, min(end - start, _GLANCED))
                 for message in messages:
                     with suppress(LogDamaged):
                         found.append(record_of(message))
                         events, size = events + found[-1].events, size + len(found[-1].payload)
+                    if events >= max_events or size >= max_bytes:
+                        return found
         finally:
             self._peeks.release()
         return found

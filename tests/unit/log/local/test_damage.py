@@ -337,3 +337,20 @@ def test_a_missing_mark_is_damage(folder: Path, open_log: OpenLog, reader_of: Re
         open_log()
     with pytest.raises(LogDamaged, match="mark"):
         reader_of()
+
+
+def test_a_glance_stops_at_its_limits_and_at_damage(folder: Path, reader_of: ReaderOf):
+    reader, many = reader_of(), {"max_events": 10**9, "max_bytes": 10**9}
+
+    def seen(start: int = 0, **limits: int) -> list[int]:
+        return [record.offset for record in reader.glance(0, start, 5, **{**many, **limits})]
+
+    assert seen() == [0, 1, 2, 3, 4]
+    assert seen(max_events=4) == [0, 1]
+    assert seen(max_bytes=6) == [0, 1]
+    assert seen(3, max_events=1) == [3]
+    segment_file = folder / f"{1:020d}.seg"
+    segment_file.write_bytes(segment_file.read_bytes()[:-1] + b"\0")
+    assert seen() == [0]
+    assert seen(1) == []
+    assert seen(2) == [2, 3, 4]
