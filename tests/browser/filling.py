@@ -32,7 +32,10 @@ def board(service: Service, *panels: dict[str, Any], name: str = "wall", title: 
     put(service, f"/v1/boards/{quote(name)}", {"title": title, "panels": panels})
 
 
-def table(service: Service, name: str = "videos", rows: str = "video,title\nA,Cats\nB,Boats\n", key: str = "video") -> None:
+CATS_AND_BOATS = "video,title\nA,Cats\nB,Boats\n"
+
+
+def table(service: Service, name: str = "videos", rows: str = CATS_AND_BOATS, key: str = "video") -> None:
     put(service, f"/v1/tables/{quote(name)}?key={quote(key)}", rows, kind="text/csv")
 
 
