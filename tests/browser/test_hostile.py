@@ -33,7 +33,8 @@ FOUND = """() => ({
   polluted: Object.keys(Object.prototype),
   elements: [...document.querySelectorAll("main *, dialog *")]
     .filter((each) => /^(script|iframe|object|embed|img|base|link|meta)$/i.test(each.tagName)
-      || [...each.attributes].some(({ name, value }) => name.startsWith("on") || /^\\s*javascript:/i.test(value) && name === "href"))
+      || [...each.attributes].some(({ name, value }) => name.startsWith("on")
+        || (name === "href" && /^\\s*javascript:/i.test(value))))
     .map((each) => each.outerHTML.slice(0, 120)),
 })"""
 
@@ -42,7 +43,7 @@ def fill(service: Service) -> None:
     """Each text at each place that takes one."""
     service.put_meter(name="constructor", event="view", by=["video", "__proto__"], compute=["count", "sum"])
     service.send(*(ago(1, name=name, value=1, video=text, **{text: text}) for name in NAMES for text in TEXTS))
-    service.send(*(ago(2, value=2, video=text, country=text, **{"__proto__": text}) for text in TEXTS))
+    service.send(*(ago(2, value=2, video=text, country=text, __proto__=text) for text in TEXTS))
     for number, (name, text) in enumerate(zip(NAMES, TEXTS, strict=False)):
         save(service, name, f"FROM * SELECT views WINDOW 1{'mh'[number % 2]} COMPUTE count BY video", title=text)
     kinds = ("line", "bars", "number", "table")

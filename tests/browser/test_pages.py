@@ -1,4 +1,4 @@
-"""The pages Ask, Boards, Tables, Dead letters and Live events: for everybody, on every screen, also without a server."""
+"""Ask, boards, tables, dead letters and live events: for everybody, on every screen, also without a server."""
 
 from urllib.parse import quote
 
@@ -32,7 +32,7 @@ def filled(service: Service) -> Service:
     save(service, "in_all", "FROM * SELECT views WINDOW 1m COMPUTE count")
     kinds = ("line", "bars", "number", "table")
     board(service, *({"query": "by_video", "kind": kind, "width": 1 + place} for place, kind in enumerate(kinds)))
-    table(service, rows=f"video,title,{'x' * 60}\nA,Cats,1\n{'W' * 200},{LONG},2\n")
+    table(service, rows=f'video,title,{"x" * 60}\nA,Cats,1\n{"W" * 200},"{LONG}",2\n')
     bury(service, ("collector", "bad_json", b"{" * 300), ("pipeline", "damaged", b"\0" * 99), detail="W" * 200)
     return service
 
