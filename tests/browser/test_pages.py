@@ -43,7 +43,6 @@ def opened(open_page: Open, service: Service, path: str, **more: str) -> Page:
         expect(page.locator("#tail-state")).to_have_text("listening")
         service.send({"event": "view", "props": {"video": LONG, "country": "W" * 200}})
     expect(page.locator(PATHS[path]).first).to_be_visible()
-    expect(page.locator("#verdict")).to_have_attribute("data-state", "good")
     return page
 
 
@@ -74,7 +73,7 @@ def test_a_page_says_that_its_numbers_are_old_while_the_server_is_away(
 @pytest.mark.parametrize("path", ["/boards", "/tables"])
 def test_a_list_that_could_not_be_read_comes_by_itself(open_page: Open, filled: Service, path: str) -> None:
     page = open_page("/meters")
-    expect(page.locator("#verdict")).to_have_attribute("data-state", "good")
+    expect(page.locator(".meters li").first).to_be_visible()
     filled.stop()
     expect(page.locator("#banner")).to_be_visible()
     page.locator(f"#navigation a[href='{path}']").click()
