@@ -251,7 +251,8 @@ def test_whoever_takes_over_finds_what_came_late_meanwhile(store: Store, stores:
     batches += [bench.count(1, ("A\0KR", NOON + 60, 4.0)), bench.count(2, ("B\0KR", NOON, 2.0))]
     store.upkeep.fold(most_points=1000)
     # What nobody has looked at stays in the journal.
-    store.upkeep.prune(now_ms=10**15, journal_keep_ms=0, letter_bytes=0, keep_after=store.windows.evaluated())
+    pruned = store.upkeep.prune(now_ms=10**15, journal_keep_ms=0, letter_bytes=0, keep_after=store.windows.evaluated())
+    assert pruned.journal == 1
     other = stores.open()
     bench.evaluate(NOON + 300, bench.new_evaluator(other))
     check_all(bench, other, batches, through_s=NOON + 300)
