@@ -30,6 +30,7 @@ from tallymark.store.protocol import TooManyBytes, TooManyRows, UnknownMeter
 from tallymark.store.read_plan import Question
 from tallymark.store.registered import is_changed
 from tallymark.store.selections import Kept, Selection
+from tallymark.store.windows import Lineage, Share, ShareChange
 
 
 class FakeStore:
@@ -53,6 +54,7 @@ class FakeStore:
         self.dead_letters = FakeDeadLetters(self)
         self.heartbeats = FakeHeartbeats()
         self.documents = FakeDocuments()
+        self.windows = FakeWindows()
 
     def count(
         self,
@@ -270,6 +272,9 @@ class FakeSnapshot:
     def journal_end(self) -> int:
         return len(self._store.journal)
 
+    def touched(self, *, after: int) -> dict[int, set[int]] | None:
+        return deltas.touched(entry for entry in self._store.journal if entry[0] > after)
+
     def ledger(self) -> dict[int, Ledger]:
         return self._store.ledgers
 
@@ -335,3 +340,40 @@ class FakeDocuments:
     def delete(self, kind: Kind, tenant: str, name: str) -> bool:
         self.changed[kind] += 1
         return self.kept.pop((kind, tenant, name), None) is not None
+
+
+class FakeWindows:
+    def __init__(self) -> None:
+        self.shares: dict[int, Share] = {}
+        self.kept: dict[tuple[int, int], bytes] = {}
+
+    def lineages(self, share: int | None = None) -> list[Lineage]:
+        found = [each for number, held in self.shares.items() if share in (None, number) for each in held.lineages]
+        return sorted(found, key=lambda each: (each.tenant, each.name, each.lineage_id))
+
+    def share(self, share: int) -> Share:
+        return self.shares.get(share, Share(0))
+
+    def evaluated(self) -> int | None:
+        return min((share.sequence for share in self.shares.values() if share.lineages), default=None)
+
+    def write(self, changes: Sequence[ShareChange]) -> None:
+        for change in changes:
+            before = self.share(change.share)
+            lineages = {each.lineage_id: each for each in (*before.lineages, *change.lineages)}
+            left = [each for each in lineages.values() if each.lineage_id not in change.gone]
+            self.shares[change.share] = Share(before.sequence if change.sequence is None else change.sequence, left)
+            self.kept |= {(each.lineage.lineage_id, each.start_s): each.body for each in change.windows}
+
+    def read(self, lineage: Lineage, start_s: int, end_s: int) -> list[tuple[int, bytes]]:
+        return sorted(
+            (start, body)
+            for (lineage_id, start), body in self.kept.items()
+            if lineage_id == lineage.lineage_id and start_s <= start < min(end_s, lineage.next_s)
+        )
+
+    def drop(self, lineage: Lineage, *, most: int) -> int | None:
+        own = sorted(start for lineage_id, start in self.kept if lineage_id == lineage.lineage_id)
+        for start in own[:most]:
+            del self.kept[lineage.lineage_id, start]
+        return own[most] if len(own) > most else None

@@ -12,6 +12,7 @@ from tallymark.fidelity.lag import events_per_second, recent_lag
 from tallymark.fidelity.lost import are_lost
 from tallymark.fidelity.meters import beside, series_counts, series_of, warnings
 from tallymark.fidelity.problems import Findings, problems
+from tallymark.fidelity.queries import queries_status
 from tallymark.fidelity.rates import Rates
 from tallymark.fidelity.roles import roles
 from tallymark.ledger import OUTCOMES, Ledger
@@ -65,6 +66,9 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         "positions": _positions(positions, fresh.applied),
         "freshness": fresh.to_json(),
     }
+    lineages = [each for each in store.windows.lineages() if not each.dropped]
+    if lineages:
+        document["queries"] = queries_status(lineages, fresh.complete_through_ms)
     found = problems(
         Findings(
             alive,
@@ -74,6 +78,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
             recent_dead_letters=_recent_dead_letters(store, now_ms=now_ms),
             log_ahead_ms=ahead_ms(positions, evidence.events, now_ms=now_ms),
             slack_ms=evidence.events.slack_ms,
+            queries=lineages,
         )
     )
     return {"healthy": not found, "problems": found, "warnings": warnings(meters, series), **document}

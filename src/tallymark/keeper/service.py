@@ -3,18 +3,24 @@
 import logging
 import time
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
 from tallymark import log, telemetry
 from tallymark import store as stores
+from tallymark.evaluation.evaluator import Evaluator
+from tallymark.fidelity.log_view import stream
 from tallymark.keeper import dead_letters, points, retention
 from tallymark.keeper.duties import Duty, Rota
+from tallymark.keeper.evaluation import Evaluation
+from tallymark.keeper.shares import Shares
 from tallymark.keeper.streams import Stream
 from tallymark.role import Role
 from tallymark.role.heartbeat import INTERVAL_S, Heartbeat
 from tallymark.role.lease_holder import LeaseHolder
+from tallymark.role.loop import Background
 from tallymark.settings import Settings
 from tallymark.store.grains import DAY_S, HOUR_S
 from tallymark.store.protocol import Store
@@ -40,11 +46,21 @@ def run(settings: Settings) -> int:
             role.announce()
             role.publish_metrics()
             logger.info("keeping %s", settings.store.hosts if is_shared else settings.store_file)
-            with lease.kept():
+            shares = Shares(store, store.heartbeats.beats, name=role.heartbeat_name, lease_s=settings.keeper.lease_s)
+            with lease.kept(), Background(shares.run, name="shares"), evaluated(settings, store, shares):
                 rota.run(role.stopping)
             if is_shared:
                 heartbeat.say_goodbye()
     return 0
+
+
+@contextmanager
+def evaluated(settings: Settings, store: Store, shares: Shares) -> Iterator[None]:
+    """Evaluates saved queries meanwhile, in a thread of its own."""
+    with closing(stream(settings, "events")) as events:
+        evaluator = Evaluator(store, events, accept_past_s=settings.events.accept_past_s, clock_ms=now_ms)
+        with Background(Evaluation(evaluator, lambda: shares.held).run, name="evaluation"):
+            yield
 
 
 def make_rota(
@@ -63,7 +79,7 @@ def make_rota(
         Duty("queried", 1.0, lambda: queried.look(now_ms=now_ms())),
         Duty("letters", 1.0, lambda: dead_letters.take_in_letters(store.dead_letters, dead)),
         Duty("roll", 10.0, lambda: points.roll(store.upkeep, keeping, now_ms())),
-        Duty("prune", 10.0, lambda: retention.prune(store.upkeep, settings, now_ms())),
+        Duty("prune", 10.0, lambda: retention.prune(store, settings, now_ms())),
         Duty("checkpoint", 15.0, lambda: retention.checkpoint(store.upkeep)),
     ]
     if not log.address(settings, "events").retains_by_itself:

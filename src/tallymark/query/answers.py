@@ -6,12 +6,12 @@ from typing import Any
 
 import polars as pl
 
+from tallymark.evaluation.values import kept_since, lacking, since
 from tallymark.fidelity.freshness import Freshness, freshness
 from tallymark.query.cache import Positions
 from tallymark.query.functions import errors
 from tallymark.query.parsing import Question
 from tallymark.query.sources import Sources
-from tallymark.query.values import kept_since, lacking, since
 from tallymark.store.protocol import Snapshot
 
 

@@ -17,6 +17,7 @@ from tallymark.query import (
     over_time,
     parsing,
     queries_api,
+    saved_series,
     sentences,
     tenants_api,
     totals,
@@ -146,6 +147,13 @@ def _saved_queries(sources: Sources) -> list[Route]:
             body_types={"application/json": "object", "text/plain": "string"},
         ),
         Route("DELETE", path, "delete a saved query", _named(partial(queries_api.delete_query, sources))),
+        Route(
+            "GET",
+            saved_series.PATH,
+            "the windows of a saved query",
+            asking(sources, "saved", saved_series.understanding(sources), saved_series.series),
+            saved_series.PARAMETERS,
+        ),
     ]
 
 

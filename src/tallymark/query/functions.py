@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from tallymark.aggregates.functions import NAMES, can_ask, function, is_percentile
+from tallymark.evaluation.values import RATE
 from tallymark.http import Problem
 from tallymark.meters.function_names import in_order, is_function, meant
 from tallymark.store.model import RegisteredMeter
-
-RATE = "rate"
 
 
 def asked(words: Sequence[str], registered: RegisteredMeter) -> tuple[str, ...]:

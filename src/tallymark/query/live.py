@@ -11,10 +11,10 @@ from typing import Any
 
 import polars as pl
 
+from tallymark.evaluation.values import values
 from tallymark.events.moments import rfc3339_s
 from tallymark.http import Problem
 from tallymark.query.response import encode
-from tallymark.query.values import values
 from tallymark.store import deltas
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Store

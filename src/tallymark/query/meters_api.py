@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from tallymark.evaluation.values import since
 from tallymark.events.moments import rfc3339_ms, rfc3339_s
 from tallymark.events.tenants import DEMO, MAIN
 from tallymark.fidelity.meters import beside, series_counts, series_of
@@ -15,7 +16,6 @@ from tallymark.query.parameters import LABEL
 from tallymark.query.retrying import of_a_moment
 from tallymark.query.sources import Sources
 from tallymark.query.tenants_api import require_room, require_tenant
-from tallymark.query.values import since
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Registry, UnknownMeter
 from tallymark.store.queried import select_queried, selections

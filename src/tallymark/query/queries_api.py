@@ -1,5 +1,6 @@
 """Saved queries over HTTP: their definitions, and how far their windows are stored."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,8 +8,11 @@ import msgspec
 
 from tallymark.evaluation import definition
 from tallymark.evaluation.definition import Definition
+from tallymark.evaluation.plan import NoPlan, Plan, plan
 from tallymark.events.model import NAME, NAME_RULE
-from tallymark.events.moments import rfc3339_ms
+from tallymark.events.moments import rfc3339_ms, rfc3339_s
+from tallymark.fidelity.freshness import complete_through
+from tallymark.fidelity.queries import behind_ms
 from tallymark.http import Problem
 from tallymark.meters import language
 from tallymark.meters.language import Query, QueryError
@@ -19,6 +23,7 @@ from tallymark.query.sources import Sources
 from tallymark.store.documents import Document
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.queried import select_queried
+from tallymark.store.windows import Lineage, share_of
 from tallymark.suggest import suggest
 
 PATH = "/v1/queries/{name}"
@@ -28,24 +33,29 @@ MOST_TITLE = 200
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A saved query as it is understood now; without a meter if what it asks for is gone."""
+    """A saved query as it is understood now; without a plan if what it asks for is gone."""
 
     document: Document
     definition: Definition
     query: Query
-    meter: RegisteredMeter | None = None
-    where: dict[str, tuple[str, ...]] | None = None
+    plan: Plan | None = None
     problem: str | None = None
 
 
 def list_queries(sources: Sources, tenant: str) -> dict[str, Any]:
     meters = sentences.meters_of(sources, tenant)
-    found = sources.store.documents.of_tenant("query", tenant)
-    return {"queries": [_to_json(understood(each, meters)) for each in found]}
+    found = [understood(each, meters) for each in sources.store.documents.of_tenant("query", tenant)]
+    complete_ms = _complete_through(sources) if found else None
+    lineages = {(each.tenant, each.name, each.digest): each for each in _live(sources.store.windows.lineages())}
+
+    def own(saved: Saved) -> Lineage | None:
+        return lineages.get((tenant, saved.plan.name, saved.plan.digest)) if saved.plan else None
+
+    return {"queries": [_to_json(each, own(each), complete_ms) for each in found]}
 
 
 def get_query(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
-    return _to_json(known_query(sources, tenant, name))
+    return _shown(sources, known_query(sources, tenant, name))
 
 
 def put_query(sources: Sources, request: Request) -> tuple[int, dict[str, Any]]:
@@ -61,7 +71,7 @@ def put_query(sources: Sources, request: Request) -> tuple[int, dict[str, Any]]:
     kept = sources.store.documents.put("query", tenant, name, definition.encode(checked), now_ms=sources.clock_ms())
     select_queried(sources.store, now_ms=sources.clock_ms(), tenant=tenant)
     saved = understood(kept, sentences.meters_of(sources, tenant))
-    return (201 if before is None else 200), {**_to_json(saved), "note": _note(before, kept)}
+    return (201 if before is None else 200), {**_shown(sources, saved), "note": _note(before, kept)}
 
 
 def delete_query(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
@@ -86,11 +96,31 @@ def understood(document: Document, meters: dict[str, RegisteredMeter]) -> Saved:
     body = definition.decode(document.body)
     query = language.parse(body.q)
     try:
-        _, selected = definition.resolve(query, [each.meter for each in meters.values()])
-        where = language.filters(query, selected)
-    except QueryError as error:
-        return Saved(document, body, query, problem=error.detail)
-    return Saved(document, body, query, meters[selected.meter.name], where)
+        return Saved(document, body, query, plan(document, list(meters.values())))
+    except NoPlan as error:
+        return Saved(document, body, query, problem=str(error))
+
+
+def lineage_of(sources: Sources, planned: Plan) -> Lineage | None:
+    """Its stored windows; None until the keeper has begun with them."""
+    found = _live(sources.store.windows.lineages(share_of(planned.tenant, planned.name)))
+    own = [each for each in found if (each.tenant, each.name) == (planned.tenant, planned.name)]
+    return next((each for each in own if each.digest == planned.digest), None)
+
+
+def _live(lineages: Iterable[Lineage]) -> list[Lineage]:
+    return [each for each in lineages if not each.dropped]
+
+
+def _complete_through(sources: Sources) -> int | None:
+    with sources.store.snapshots.take() as snapshot:
+        applied, now_ms = snapshot.applied(), sources.clock_ms()
+    return complete_through(applied, sources.events, now_ms=now_ms, clock_ms=sources.clock_ms)
+
+
+def _shown(sources: Sources, saved: Saved) -> dict[str, Any]:
+    lineage = lineage_of(sources, saved.plan) if saved.plan else None
+    return _to_json(saved, lineage, _complete_through(sources))
 
 
 def unknown_query(sources: Sources, tenant: str, name: str, *, status: int = 404, parameter: str = "") -> Problem:
@@ -150,20 +180,26 @@ def _checked(sources: Sources, tenant: str, given: Definition) -> Definition:
     return Definition(str(named), given.title, given.tz)
 
 
-def _to_json(saved: Saved) -> dict[str, Any]:
-    document = saved.document
+def _to_json(saved: Saved, lineage: Lineage | None, complete_ms: int | None) -> dict[str, Any]:
+    """`behind_ms` is since when the oldest window that is not stored could be."""
+    document, selection = saved.document, saved.query.selection
+    has_windows = lineage is not None and lineage.windows > 0
     return {
         "name": document.name,
         "q": saved.definition.q,
         "title": saved.definition.title,
         "tz": saved.definition.tz,
-        "meter": saved.meter.meter.name if saved.meter else saved.query.selection.meter or saved.query.selection.name,
+        "meter": saved.plan.meter.meter.name if saved.plan else selection.meter or selection.name,
         "window": saved.query.window,
         "created": rfc3339_ms(document.created_ms),
         "changed": rfc3339_ms(document.changed_ms),
-        "stored": {"from": None, "through": None, "windows": 0},
-        "behind_ms": None,
-        "problem": saved.problem,
+        "stored": {
+            "from": rfc3339_s(lineage.from_s) if lineage and has_windows else None,
+            "through": rfc3339_s(lineage.through_s) if lineage and has_windows else None,
+            "windows": lineage.windows if lineage else 0,
+        },
+        "behind_ms": behind_ms(lineage, complete_ms) if lineage else None,
+        "problem": saved.problem or (lineage.problem if lineage else "") or None,
     }
 
 

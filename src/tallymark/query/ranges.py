@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from tallymark.evaluation.steps import Edges
 from tallymark.events.moments import rfc3339_ms, rfc3339_s
 from tallymark.http import Problem
 from tallymark.query import moments
 from tallymark.query.parameters import Given
-from tallymark.query.steps import Edges
 from tallymark.suggest import suggest
 
 HOUR_MS = 3_600_000

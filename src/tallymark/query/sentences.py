@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import msgspec
 
+from tallymark.evaluation.lengths import DAY_S
 from tallymark.http import Problem
 from tallymark.meters import language
 from tallymark.meters.language import Query, QueryError
 from tallymark.meters.model import QUERIED
 from tallymark.meters.selection import METRIC, Selected
 from tallymark.query import parsing
-from tallymark.query.lengths import DAY_S
 from tallymark.query.meters_api import MOST_BODY_BYTES
 from tallymark.query.parameters import LABEL, Pairs, read_pairs, sort_out
 from tallymark.query.parsing import Question

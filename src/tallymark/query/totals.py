@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from tallymark.aggregates.functions import Value
+from tallymark.evaluation.values import largest, values
 from tallymark.events.moments import rfc3339_s
 from tallymark.fidelity.freshness import Freshness
 from tallymark.query import limits
@@ -18,7 +19,6 @@ from tallymark.query.parsing import Question
 from tallymark.query.ranges import Range
 from tallymark.query.reading import key_columns, read
 from tallymark.query.sources import Sources
-from tallymark.query.values import largest, values
 from tallymark.store.protocol import Snapshot, TooManyBytes, TooManyRows
 
 # Rows that windows slide over: series times grains with events.

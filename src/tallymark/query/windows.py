@@ -13,11 +13,11 @@ import polars as pl
 
 from tallymark.aggregates import columns
 from tallymark.aggregates.rules import Count
+from tallymark.evaluation.steps import Fixed, Step
 from tallymark.http import Problem
 from tallymark.query import lengths, limits
 from tallymark.query.lengths import to_text
 from tallymark.query.ranges import Range
-from tallymark.query.steps import Fixed, Step
 from tallymark.settings import QuerySettings
 
 OVER = ("max", "min", "avg")

@@ -1,6 +1,6 @@
 """The store as the stages see it: what SQLite and Cassandra both do."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tallymark.store.documents import Document, Kind
     from tallymark.store.read_plan import Question
     from tallymark.store.selections import Selection
+    from tallymark.store.windows import Lineage, Share, ShareChange
 
 
 class StoreError(Exception):
@@ -156,6 +157,10 @@ class Lease(Protocol):
         """
         ...
 
+    def watch(self) -> None:
+        """Looks whether the holder is silent, so that a `take` that comes later need not begin to wait for that."""
+        ...
+
     def release(self) -> None:
         """Gives it back, so that the next one need not wait."""
         ...
@@ -230,6 +235,10 @@ class Snapshot(Protocol):
         """The last batch that this moment has: with the same one, every answer is the same."""
         ...
 
+    def touched(self, *, after: int) -> Mapping[int, Set[int]] | None:
+        """Set -> the buckets that batches after this one added to; None if some of these batches are gone."""
+        ...
+
     def ledger(self) -> dict[int, Ledger]:
         """Per partition, over all tenants."""
         ...
@@ -272,7 +281,16 @@ class Upkeep(Protocol):
         """Set -> how many series its points have; cheap enough for every heartbeat, and perhaps a minute old."""
         ...
 
-    def prune(self, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned: ...
+    def prune(
+        self,
+        *,
+        now_ms: int,
+        journal_keep_ms: int,
+        letter_bytes: int,
+        keep_after: int | None = None,
+    ) -> Pruned:
+        """Entries of the journal after `keep_after` stay, however old they are."""
+        ...
 
     def checkpoint(self) -> bool:
         """Makes all that was applied so far durable; True if that succeeded."""
@@ -350,6 +368,37 @@ class Documents(Protocol):
         ...
 
 
+class Windows(Protocol):
+    """What saved queries found in each of their windows (see `store.windows`)."""
+
+    def lineages(self, share: int | None = None) -> "list[Lineage]":
+        """Of a share or of all, by tenant and name; also those whose windows are being deleted."""
+        ...
+
+    def share(self, share: int) -> "Share":
+        """For whoever evaluates it: nothing that is under way can change it any more."""
+        ...
+
+    def evaluated(self) -> int | None:
+        """The last batch of the journal that every share has looked at; None without saved queries."""
+        ...
+
+    def write(self, changes: "Sequence[ShareChange]") -> None:
+        """Windows and how far their queries are, together or in that order; again, it changes nothing.
+
+        Raises LeaseLost if another process has taken over one of the shares.
+        """
+        ...
+
+    def read(self, lineage: "Lineage", start_s: int, end_s: int) -> list[tuple[int, bytes]]:
+        """The stored windows that start in the range, as (start, what they hold), in order."""
+        ...
+
+    def drop(self, lineage: "Lineage", *, most: int) -> int | None:
+        """Deletes some windows, about this many, the oldest first: those before the answer; None if none is left."""
+        ...
+
+
 class Store(Protocol):
     """All its parts. A process opens one and may use it from several threads."""
 
@@ -372,10 +421,16 @@ class Store(Protocol):
     def documents(self) -> Documents: ...
 
     @property
+    def windows(self) -> Windows: ...
+
+    @property
     def heartbeats(self) -> Heartbeats: ...
 
     def lease(self, role: str, holder: str, *, lease_s: float) -> Lease:
-        """The lease of `pipeline` or `keeper`. Where a file lock already makes a role alone, it is always had."""
+        """The lease of `pipeline`, of `keeper`, or of a share of the saved queries, such as `share/3`.
+
+        Where a file lock already makes a role alone, it is always had.
+        """
         ...
 
     def close(self) -> None: ...

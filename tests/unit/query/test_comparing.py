@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.query import lengths
-from tallymark.query.lengths import Length
+from tallymark.evaluation.lengths import Length, earlier
 
 NOON = 1_794_744_000  # 2026-11-15T12:00:00Z
 DAY = "2026-11-15"
@@ -230,7 +229,7 @@ def test_earlier_keeps_the_time_of_day_in_the_zone(moment, zone, length):
     own = ZoneInfo(zone)
     now_s = int(moment.replace(microsecond=0, tzinfo=own).timestamp())
     now = datetime.fromtimestamp(now_s, own)
-    before = datetime.fromtimestamp(lengths.earlier(now_s, length, own), own)
+    before = datetime.fromtimestamp(earlier(now_s, length, own), own)
     if length.unit == "h":
         assert now.timestamp() - before.timestamp() == length.seconds
     elif length.months:

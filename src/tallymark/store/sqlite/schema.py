@@ -7,7 +7,7 @@ from pathlib import Path
 from tallymark.store.format import VERSION, newer
 from tallymark.store.grains import EARLIEST_S, GRAINS, LATEST_S, ROLLED
 from tallymark.store.protocol import StoreError
-from tallymark.store.sqlite import documents, ledger
+from tallymark.store.sqlite import documents, ledger, windows
 from tallymark.store.sqlite.connection import Connect, Connections, writing
 from tallymark.store.sqlite.migrations import read_version, upgrade
 from tallymark.store.sqlite.registry import add_all_built_ins, lacks_built_ins
@@ -59,6 +59,7 @@ _TABLES = (
     "CREATE TABLE folding (through INTEGER NOT NULL, meter INTEGER NOT NULL, series TEXT NOT NULL)",
     "CREATE TABLE rolling (grain_s INTEGER PRIMARY KEY, bucket_s INTEGER NOT NULL, through_series INTEGER NOT NULL)",
     *documents.TABLES,
+    *windows.TABLES,
     "CREATE TABLE beats (role TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, facts TEXT NOT NULL) WITHOUT ROWID",
     # A table a grain: an upsert takes 4-16 % less CPU than with the grain in the key (four runs of each). The columns
     # are those of `aggregates.columns`, spelled out because the collector makes stores too and has no Polars.

@@ -9,9 +9,9 @@ from tallymark.aggregates import columns
 from tallymark.aggregates.functions import VERSION_COLUMN, Context, Value, function
 from tallymark.events.moments import rfc3339_ms
 from tallymark.meters.selection import METRIC
-from tallymark.query.functions import RATE
 from tallymark.store.model import RegisteredMeter
 
+RATE = "rate"
 NOTHING = pl.select(column.left_out for column in columns.COLUMNS)
 """the one row of a question that met no events"""
 
@@ -27,9 +27,20 @@ def values(
 
     What some of the events lack, because they were counted before the meter computed it, is null as well.
     """
-    context = Context(registered.meter.decimals, seconds)
-    found = [_of_function(frame, name, registered, context) for name in functions]
+    found = by_function(frame, functions, registered, seconds=seconds)
     return [dict(zip(functions, row, strict=True)) for row in zip(*found, strict=True)]
+
+
+def by_function(
+    frame: pl.DataFrame,
+    functions: Sequence[str],
+    registered: RegisteredMeter,
+    *,
+    seconds: Sequence[float] | None = None,
+) -> list[list[Value]]:
+    """As `values`: for each function a number for each row."""
+    context = Context(registered.meter.decimals, seconds)
+    return [_of_function(frame, name, registered, context) for name in functions]
 
 
 def _of_function(frame: pl.DataFrame, name: str, registered: RegisteredMeter, context: Context) -> list[Value]:
