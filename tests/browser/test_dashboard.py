@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from browser.conftest import Open, Service
+from browser.conftest import Open, Service, ago
 from tallymark.meters.model import Meter
 from tallymark.testing import until
 
@@ -226,3 +226,31 @@ def test_the_demo_fits_a_phone_in_both_schemes(open_page: Open, service: Service
     phone = open_page(width=360, height=740, scheme=scheme)
     expect(phone.locator("#demo")).to_be_visible()
     assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_way_of_an_event_says_what_the_system_does_and_that_every_role_runs(page: Page, service: Service) -> None:
+    service.send(*(ago(1, video="A") for _ in range(12)))
+    stations = page.get_by_role("region", name="The way of an event").get_by_role("heading", level=3)
+    expect(stations).to_have_text(["Collect", "Log", "Count", "Keep", "Answer"])
+    for role in ("collector", "pipeline", "keeper", "query"):
+        expect(page.locator("#roles")).to_contain_text(f"{role} running")
+    expect(page.locator("#roles > li").nth(2)).to_contain_text("12")
+    expect(page.locator("#account")).to_contain_text("in flight")
+    expect(page.get_by_text("The account adds up: every accepted event is in one of these lines.")).to_be_visible()
+
+
+def test_events_per_second_are_shown_now_and_over_the_last_hour(page: Page, service: Service) -> None:
+    service.send(*(ago(n, video="A") for n in range(1, 50)))
+    expect(page.locator("#hour .plot")).to_have_attribute("aria-label", re.compile("highest 0.0.*/s at"))
+    expect(page.locator("#hour canvas")).to_be_visible()
+    expect(page.get_by_role("region", name="Events per second").locator(".freshness")).to_contain_text("exact")
+    page.locator("#hour .data summary").click()
+    expect(page.locator("#hour .data tbody tr")).to_have_count(61)
+
+
+def test_a_top_key_leads_to_its_meter(page: Page, service: Service) -> None:
+    service.send(*(ago(1, video="A") for _ in range(3)))
+    expect(page.locator("#top tbody tr").nth(0)).to_contain_text("A3")
+    page.get_by_role("link", name="Open this meter").click()
+    expect(page).to_have_url(f"{service.url}/meters/views?by=video&fn=count")
+    expect(page.locator("#total")).to_have_text("3")

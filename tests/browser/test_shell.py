@@ -47,6 +47,21 @@ def test_axe_finds_nothing_wrong(open_page: Open, service: Service, path: str) -
     assert violations(page) == []
 
 
+def test_axe_finds_nothing_wrong_with_what_opens(open_page: Open, service: Service) -> None:
+    filled(service)
+    page = open_page("/meters/views", width=390, height=844, reduced_motion="reduce")
+    ready(page)
+    page.get_by_role("button", name="Menu").click()
+    for summary in page.locator("main summary").all():
+        summary.click()
+    page.get_by_label("Compute").fill("nonsense")
+    expect(page.locator("#definition-compute-wrong")).to_be_visible()
+    assert violations(page) == []
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert violations(page) == []
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_every_page_fits_every_screen(open_page: Open, service: Service, path: str) -> None:
     long = "a video with a name that is much too long for a phone to show in one line"
@@ -183,3 +198,26 @@ def test_the_status_comes_by_a_stream_and_by_asking_where_there_is_none(open_pag
     expect(page.locator("#counted")).to_have_text("4")
     assert f"{service.url}/v1/status" in asked
     page.unroute_all(behavior="wait")
+
+
+def test_an_error_says_what_happened_and_what_to_do_and_goes_when_it_is_over(open_page: Open, service: Service) -> None:
+    filled(service)
+    page = open_page("/meters/views")
+    ready(page)
+    told = {"code": "store_away", "detail": "the store does not answer: the disk is gone", "status": 503}
+    page.route("**/v1/meters/views/*", lambda route: route.fulfill(status=503, json=told))
+    page.get_by_role("button", name="6h").click()
+    expect(page.locator(".problem")).to_contain_text("the store does not answer: the disk is gone")
+    expect(page.locator(".problem")).to_contain_text("It tries again by itself")
+    expect(page.get_by_role("link", name="What store_away means")).to_have_attribute("href", "/docs/errors#store_away")
+    page.unroute_all(behavior="wait")
+    expect(page.locator(".problem")).to_have_count(0)
+    expect(page.locator("#total")).to_have_text("12")
+
+
+def test_a_command_is_copied(open_page: Open, service: Service) -> None:
+    page = open_page("/")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("#welcome").get_by_role("button", name="Copy").first.click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").startswith(f"curl '{service.url}/v1/events'")

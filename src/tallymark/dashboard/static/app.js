@@ -101,7 +101,8 @@ async function show({ isNavigation = false } = {}) {
 }
 
 function context(away, ends) {
-  const { tenant } = shell, ended = (end) => { ends.push(end); return end; };
+  // What a page begins after it was left ends at once.
+  const { tenant } = shell, ended = (end) => { if (away.signal.aborted) end(); else ends.push(end); return end; };
   const on = (_, act) => {
     shell.listeners.add(act);
     return ended(() => shell.listeners.delete(act));

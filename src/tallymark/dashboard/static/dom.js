@@ -83,8 +83,13 @@ export function options(select, names, { preferred = [], label = (name) => name 
 export function command(words, props = {}) {
   const code = h("code", { ...props, class: `curl ${props.class ?? ""}`.trim() }, words);
   const button = h("button", { type: "button", class: "copy", on: { click: async () => {
-    await navigator.clipboard.writeText(code.textContent);
-    text(button, "Copied");
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      text(button, "Copied");
+    } catch {
+      getSelection().selectAllChildren(code); // a page without https may not copy by itself
+      text(button, "Press Ctrl+C");
+    }
     setTimeout(() => text(button, "Copy"), 2000);
   } } }, "Copy");
   return h("div", { class: "command" }, h("pre", { tabindex: 0 }, code), button);

@@ -32,7 +32,7 @@ export function figure(value, { fn = "", decimals = null } = {}) {
   if (value === null || value === undefined) return NONE;
   const isMoney = decimals !== null && decimals !== undefined && ["sum", "min", "max", "last"].includes(fn);
   const exact = isMoney ? { minimumFractionDigits: decimals, maximumFractionDigits: decimals } : null;
-  const words = exact ? new Intl.NumberFormat(undefined, exact).format(value) : fn === "rate" || fn === "avg" || isEstimate(fn) ? significant.format(value) : precise.format(value);
+  const words = exact ? new Intl.NumberFormat(undefined, exact).format(value) : isEstimate(fn) ? significant.format(value) : fn === "rate" || fn === "avg" ? (Math.abs(value) < 1000 ? significant : tenths).format(value) : precise.format(value);
   return isEstimate(fn) ? `≈ ${words}` : words;
 }
 
