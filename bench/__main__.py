@@ -20,6 +20,7 @@ from bench import (
     pipeline,
     questions,
     report,
+    saved,
     startup,
     values,
 )
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "values": values.measure,
     "questions": questions.measure,
     "keeping": keeping.measure,
+    "saved": saved.measure,
 }
 CLUSTER: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "cluster": cluster.measure,

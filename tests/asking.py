@@ -23,6 +23,7 @@ from tallymark.query.parameters import read_pairs
 from tallymark.query.routes import Request
 from tallymark.query.sources import Sources
 from tallymark.settings import Settings
+from tallymark.tables import Tables
 from tallymark.tenants import tenant_of
 from tallymark.testing import MemoryLog
 
@@ -49,6 +50,7 @@ class Desk:
             cache=AnswerCache(ttl_s=cache_ttl_s, clock=lambda: self.now_ms / 1000),
             last_known=LastKnown(most_bytes=100_000),
             newest=LogGlances(lambda: self.log),
+            tables=Tables(self.store.documents, self.store.table_parts),
         )
         self.rates = Rates(self.sources)
         self.routes = api.routes(self.sources, self.rates)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fake_documents import FakeDocuments, FakeTableParts
 from tallymark.aggregates import columns, distinct, exact, histogram, sketch
 from tallymark.aggregates.functions import is_percentile, kept_for
 from tallymark.events.tenants import MAIN
@@ -27,6 +28,9 @@ from tallymark.store.model import (
 )
 from tallymark.store.protocol import TooManyBytes, TooManyRows, UnknownMeter
 from tallymark.store.read_plan import Question
+from tallymark.store.registered import is_changed
+from tallymark.store.selections import Kept, Selection
+from tallymark.store.windows import Lineage, Share, ShareChange
 
 
 class FakeStore:
@@ -49,6 +53,9 @@ class FakeStore:
         self.snapshots = FakeSnapshots(self)
         self.dead_letters = FakeDeadLetters(self)
         self.heartbeats = FakeHeartbeats()
+        self.documents = FakeDocuments()
+        self.windows = FakeWindows()
+        self.table_parts = FakeTableParts()
 
     def count(
         self,
@@ -56,16 +63,19 @@ class FakeStore:
         *rows: tuple[tuple[str, ...], int, Sequence[float | str | None]],
         tenant: str = MAIN,
         late: bool = False,
+        dropped: bool = False,
     ) -> None:
         """One batch: (labels, bucket_s, values of its events; None is an event without a value,
         a text one with that property, for distinct counts).
 
-        `late` counts them into the set of what came late.
+        `late` and `dropped` count them into the set of what came late, or was not stored.
         """
         registered = self.tenants[tenant][meter]
         frame = deltas.from_rows([_row(registered, *row) for row in rows])
         if late:
             frame = frame.with_columns(-pl.col("meter"))
+        if dropped:
+            frame = frame.with_columns(pl.lit(registered.dropped_set_id, pl.Int32).alias("meter"))
         frame = frame.with_columns(pl.lit(registered.counts_as, frame.schema["version"]).alias("version"))
         self.journal.append((len(self.journal) + 1, frame))
 
@@ -113,12 +123,18 @@ class FakeRegistry:
             raise UnknownMeter(name)
         return known[name]
 
-    def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+    def put_meter(
+        self, tenant: str, meter: Meter, *, now_ms: int, selection: Selection | None = None
+    ) -> RegisteredMeter:
         self.add_tenant(tenant)
         before = self._store.tenants[tenant].get(meter.name)
-        if before is None or before.meter != meter:
-            self._add(tenant, meter, now_ms=now_ms)
+        if before is None or is_changed(before, meter, selection):
+            self._add(tenant, meter, now_ms=now_ms, selection=selection)
         return self.meter(tenant, meter.name)
+
+    def select(self, tenant: str, name: str, selection: Selection, *, now_ms: int) -> bool:
+        before = self._store.tenants[tenant][name]
+        return self.put_meter(tenant, before.meter, now_ms=now_ms, selection=selection).version > before.version
 
     def delete_meter(self, tenant: str, name: str, *, now_ms: int) -> None:
         del self._store.tenants[tenant][name]
@@ -131,16 +147,22 @@ class FakeRegistry:
     def gaps(self, meter_id: int) -> list[Gap]:
         return [Gap(0, 10, 20, each.missed) for each in self.all_meters() if each.meter_id == meter_id and each.missed]
 
-    def _add(self, tenant: str, meter: Meter, *, now_ms: int) -> None:
+    def _add(self, tenant: str, meter: Meter, *, now_ms: int, selection: Selection | None = None) -> None:
         known = self._store.tenants[tenant]
         self._store.versions += 1
         version = known[meter.name].version + 1 if meter.name in known else 1
         made = RegisteredMeter(self._store.versions, version, meter, now_ms, tenant=tenant)
         before = known.get(meter.name)
-        if before is not None and replace(before.meter, compute=meter.compute) == meter:
+        if meter.keep is not None:
+            known_since = before.kept.since_ms if before is not None and before.kept is not None else {}
+            wanted = selection or Selection(frozenset(known_since))
+            since_ms = {metric: known_since.get(metric, now_ms) for metric in wanted.metrics}
+            made = replace(made, kept=Kept(since_ms, now_ms if wanted.every else None, wanted.as_of))
+        if before is not None and meter.continues(before.meter):
             known_parts, parts = (kept_for(each.compute, decimals=each.decimals) for each in (before.meter, meter))
             added = dict.fromkeys(parts - known_parts, Added(version, now_ms))
-            made = replace(made, first_id=before.set_id, added={**before.added, **added})
+            begun_ms = before.created_ms if before.begun_ms is None else before.begun_ms
+            made = replace(made, begun_ms=begun_ms, first_id=before.set_id, added={**before.added, **added})
         known[meter.name] = made
 
 
@@ -228,7 +250,7 @@ class FakeSnapshot:
     def read(self, question: Question, *, most_rows: int | None = None, most_bytes: int | None = None) -> pl.DataFrame:
         meter, by, step_s = question.meter, question.by, question.step_s
         frame = pl.concat([deltas.empty(), *(frame for _, frame in self._store.journal)])
-        frame = frame.filter(pl.col("meter") == (-meter.set_id if question.late else meter.set_id))
+        frame = frame.filter(pl.col("meter") == question.set_id)
         parts = pl.col("series").str.split("\0")
         frame = frame.with_columns(
             parts.list.get(place).alias(label_column(label)) for place, label in enumerate(meter.labels)
@@ -250,6 +272,9 @@ class FakeSnapshot:
     @property
     def journal_end(self) -> int:
         return len(self._store.journal)
+
+    def touched(self, *, after: int) -> dict[int, set[int]] | None:
+        return deltas.touched(entry for entry in self._store.journal if entry[0] > after)
 
     def ledger(self) -> dict[int, Ledger]:
         return self._store.ledgers
@@ -288,3 +313,40 @@ def _sketch(meter: Meter, numbers: Sequence[float], texts: Sequence[str]) -> byt
         _, registers, ranks = distinct.count(np.zeros(len(texts), np.int64), distinct.marks_of(pl.Series(texts)))
         slots.update(dict(zip(registers.tolist(), ranks.tolist(), strict=True)))
     return sketch.from_map(slots) if slots else None
+
+
+class FakeWindows:
+    def __init__(self) -> None:
+        self.shares: dict[int, Share] = {}
+        self.kept: dict[tuple[int, int], bytes] = {}
+
+    def lineages(self, share: int | None = None) -> list[Lineage]:
+        found = [each for number, held in self.shares.items() if share in (None, number) for each in held.lineages]
+        return sorted(found, key=lambda each: (each.tenant, each.name, each.lineage_id))
+
+    def share(self, share: int) -> Share:
+        return self.shares.get(share, Share(0))
+
+    def evaluated(self) -> int | None:
+        return min((share.sequence for share in self.shares.values() if share.lineages), default=None)
+
+    def write(self, changes: Sequence[ShareChange]) -> None:
+        for change in changes:
+            before = self.share(change.share)
+            lineages = {each.lineage_id: each for each in (*before.lineages, *change.lineages)}
+            left = [each for each in lineages.values() if each.lineage_id not in change.gone]
+            self.shares[change.share] = Share(before.sequence if change.sequence is None else change.sequence, left)
+            self.kept |= {(each.lineage.lineage_id, each.start_s): each.body for each in change.windows}
+
+    def read(self, lineage: Lineage, start_s: int, end_s: int) -> list[tuple[int, bytes]]:
+        return sorted(
+            (start, body)
+            for (lineage_id, start), body in self.kept.items()
+            if lineage_id == lineage.lineage_id and start_s <= start < min(end_s, lineage.next_s)
+        )
+
+    def drop(self, lineage: Lineage, *, most: int) -> int | None:
+        own = sorted(start for lineage_id, start in self.kept if lineage_id == lineage.lineage_id)
+        for start in own[:most]:
+            del self.kept[lineage.lineage_id, start]
+        return own[most] if len(own) > most else None

@@ -18,6 +18,8 @@ CHANGES_NOTHING = ("GET", "HEAD", "OPTIONS")
 # From a collector to a query node: what `?wait=applied` has answered for, so that no answer from before is given. A
 # collector does not pass on what callers say there; at a query node it can only make an answer be computed anew.
 APPLIED = "tallymark-applied"
+MOST_TABLE_BYTES = 32_000_000
+"""of the body of a table; other bodies have smaller limits"""
 
 _POSITIONS = re.compile(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d*)?", re.IGNORECASE)

@@ -38,13 +38,16 @@ class Meaning:
 
 MEANINGS = {
     "ambiguous": Meaning((400,), "The metric of a query may be one of several meters; write `SELECT meter.metric`."),
+    "bad_board": Meaning((400,), "A board, or a panel of it, is malformed; `parameter` says which part."),
     "bad_body": Meaning((400,), "The body is neither an event, an array of events, an envelope nor lines of events."),
     "bad_choice": Meaning((400,), "The parameter takes only certain words; the detail names the nearest."),
+    "bad_column": Meaning((400,), "Not a valid name for a column of a table."),
     "bad_compare": Meaning(
         (400,),
         "Not something to compare with: write `previous`, `1d`, `1w`, `1mo`, or any length that is a multiple of the"
         " meter's grain.",
     ),
+    "bad_csv": Meaning((400,), "The body is not CSV with a line of column names."),
     "bad_decimals": Meaning((400,), "A meter's `decimals` is not a whole number in the allowed range."),
     "bad_each": Meaning((400,), "A meter's `each` can only be `values`."),
     "bad_encoding": Meaning((400,), "The body does not match `Content-Encoding`, or is cut short."),
@@ -55,14 +58,20 @@ MEANINGS = {
     "bad_id": Meaning((), "`id` is empty, too long or not text."),
     "bad_idempotency_key": Meaning((400,), "`Idempotency-Key` is empty, too long, or not printable ASCII."),
     "bad_json": Meaning((400,), "The text is not JSON."),
-    "bad_key": Meaning((), "A key in a meters file is not a word.", IN_A_FILE),
+    "bad_keep": Meaning((400,), "A meter's `keep` is `all` or `queried`."),
+    "bad_key": Meaning((400,), "Not a valid key for a table; in a meters file, a key that is not a word."),
     "bad_late": Meaning((400,), "A meter's `late` has a bad `after` or `then`: write `{after: 1h, then: count}`."),
     "bad_max_series": Meaning((400,), "A meter's `max_series` is not a whole number in the allowed range."),
-    "bad_name": Meaning((400,), "Not a valid name for a meter."),
+    "bad_name": Meaning((400,), "Not a valid name for a meter, a table, a saved query or a board."),
     "bad_number": Meaning((400,), "Not a number that can be used here, or too large to read."),
     "bad_parameter": Meaning((400,), "A parameter of `POST /v1/events` has an invalid value."),
     "bad_property": Meaning((400,), "Not a valid name for a property."),
     "bad_props": Meaning((), "`props` is not a flat object, has too many entries, or has a bad key."),
+    "bad_row": Meaning(
+        (400,),
+        "A row of a table cannot be read or has a value of another type; the detail has its line, `errors` up to 20 of"
+        " them. Nothing was changed.",
+    ),
     "bad_step": Meaning(
         (400,), "Not a step: write `1m`, `5m`, `1h`, `1d`, `1mo` or any multiple of the meter's grain."
     ),
@@ -102,7 +111,7 @@ MEANINGS = {
     "log_unreachable": Meaning(
         (503,), "The log does not answer, or not yet if the collector has just started. Try again."
     ),
-    "missing_key": Meaning((400,), "A definition lacks a key that it needs."),
+    "missing_key": Meaning((400,), "A definition lacks a key that it needs, or the rows of a table lack its key."),
     "missing_parameter": Meaning((400,), "The question needs a parameter that is missing."),
     "needs_range": Meaning((400,), "A window, a comparison or a rate needs a range: give `from`."),
     "no_events": Meaning((400,), "The body has no events."),
@@ -141,7 +150,9 @@ MEANINGS = {
         (413,),
         "A body, a definition, or (in `errors`) an event in the log is too large; the detail has the limit.",
     ),
+    "too_large_table": Meaning((400,), "The table takes more memory than is allowed; leave out columns or rows."),
     "too_many": Meaning((400,), "A list in a definition is too long."),
+    "too_many_columns": Meaning((400,), "The table has more columns than are allowed."),
     "too_many_events": Meaning((413,), "Over `collector.max_request_events` in one request; send smaller batches."),
     "too_many_listeners": Meaning(
         (503,), "The query service has reached its limit of listeners to one kind of stream."
@@ -152,6 +163,7 @@ MEANINGS = {
         "More event names in the tenant than `collector.max_event_names`, or more new ones than a tenth of that (at "
         "least 100) in one request. Put what varies into `props`, not into `event`.",
     ),
+    "too_many_rows": Meaning((400,), "The table, or one body, has more rows than are allowed."),
     "too_many_tenants": Meaning(
         (400, 429),
         "Events (429): more tenants within a day than a collector remembers; wait for `Retry-After`. Meters (400): "
@@ -159,8 +171,9 @@ MEANINGS = {
     ),
     "too_new": Meaning((), "The event is further ahead than `events.accept_future_s`, after clock correction."),
     "too_old": Meaning((), "The event is older than `events.accept_past_s`, after clock correction."),
+    "unknown_board": Meaning((404,), "No such board; the detail names the nearest."),
     "unknown_aggregate": Meaning((400,), "No such aggregate; the detail names the nearest."),
-    "unknown_encoding": Meaning((415,), "`Content-Encoding` may be gzip, zstd or deflate."),
+    "unknown_encoding": Meaning((415,), "`Content-Encoding` may be gzip, zstd or deflate; of tables none."),
     "unknown_field": Meaning((), "Events have no such field; the detail names the nearest."),
     "unknown_function": Meaning((400,), "The meter does not compute it; the detail names the nearest."),
     "unknown_key": Meaning((400,), "The meter, or a definition, has no such key; the detail names the nearest."),
@@ -169,10 +182,15 @@ MEANINGS = {
     "unknown_metric": Meaning((404,), "No such metric of the meter; the detail names the nearest."),
     "unknown_parameter": Meaning((400,), "No such parameter; the detail names the nearest."),
     "unknown_path": Meaning((404,), "No such path; the detail names the nearest."),
+    "unknown_query": Meaning((404, 400), "No such saved query; the detail names the nearest."),
+    "unknown_row": Meaning((404,), "The table has no row with that key."),
+    "unknown_table": Meaning((404,), "No such table; the detail names the nearest."),
     "unknown_tenant": Meaning(
         (404,), "No such tenant; the detail names the nearest. A tenant begins with its first event or meter."
     ),
-    "unknown_type": Meaning((415,), "Send `application/json` or `application/x-ndjson`, in UTF-8."),
+    "unknown_type": Meaning(
+        (415,), "Send `application/json` or `application/x-ndjson`, and tables also as `text/csv`, in UTF-8."
+    ),
     "wrong_host": Meaning((421,), "The `Host` is not one this service answers to; list it in `collector.hosts`."),
     "wrong_method": Meaning((405,), "The path does not support this method; `Allow` lists those it does."),
     "wrong_type": Meaning((400,), "A value in a definition has the wrong type."),

@@ -98,6 +98,23 @@ KEEPER_DUTY_SECONDS = histogram("tallymark_keeper_duty_seconds", "duration of on
 KEEPER_DUTY_FAILURES = counter("tallymark_keeper_duty_failures_total", "failed runs of a duty", ("duty",))
 KEEPER_JOURNAL_WAITING = gauge("tallymark_keeper_journal_waiting_batches", "applied batches not folded yet")
 KEEPER_SERIES = gauge("tallymark_keeper_series", "series of all meters that have points, what came late included")
+KEEPER_WINDOWS_STORED = counter(
+    "tallymark_keeper_windows_stored_total", "windows of saved queries stored when they were complete"
+)
+KEEPER_WINDOWS_RECOMPUTED = counter(
+    "tallymark_keeper_windows_recomputed_total", "stored windows computed again because events came late"
+)
+KEEPER_EVALUATION_FAILURES = counter(
+    "tallymark_keeper_evaluation_failures_total",
+    "saved queries that could not be evaluated, and rounds of evaluation that failed",
+)
+KEEPER_EVALUATION_SECONDS = histogram(
+    "tallymark_keeper_evaluation_seconds", "duration of one round of evaluation of saved queries"
+)
+KEEPER_EVALUATION_BEHIND = gauge(
+    "tallymark_keeper_evaluation_behind_seconds", "how long the oldest complete window that is not stored has waited"
+)
+KEEPER_SHARES = gauge("tallymark_keeper_shares", "shares of the saved queries (of 16) that this keeper evaluates")
 KEEPER_LETTERS = counter("tallymark_keeper_letters_total", "refused events moved from the log to the dead letters")
 KEEPER_LETTERS_LOST = counter(
     "tallymark_keeper_letter_records_lost_total",

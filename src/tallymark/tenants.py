@@ -2,11 +2,13 @@
 
 from urllib.parse import parse_qsl
 
+from tallymark.dashboard import PAGES
 from tallymark.events.tenants import MAIN, check
 from tallymark.http import Problem, Scope
 
 HEADER = "tallymark-tenant"
 PARAMETER = "tenant"
+_PAGE_FOLDERS = {"static", *(page.split("/")[1] for page in PAGES)}
 
 
 def tenant_of(scope: Scope) -> str:
@@ -28,11 +30,11 @@ def tenant_of(scope: Scope) -> str:
 
 
 def is_page(path: str) -> bool:
-    """Whether this is a file of the page. Those are everybody's, and the page itself reads its `?tenant=`.
+    """Whether this is the page or one of its files. Those are everybody's, and the page itself reads its `?tenant=`.
 
     A link with a wrong one leads to a page that says so, not to a problem document.
     """
-    return path == "/" or path.startswith("/static/")
+    return path.removeprefix("/").partition("/")[0] in _PAGE_FOLDERS
 
 
 def _headers(scope: Scope) -> list[str]:

@@ -1,144 +1,13 @@
-"""The page in real Chromium against a real query service: numbers move while the store is filled."""
+"""The overview in real Chromium against a real query service: numbers move while the store is filled."""
 
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Page, Route, expect
 
-from tallymark import log as logs
-from tallymark.log.protocol import Outgoing
+from browser.conftest import Open, Service, ago
 from tallymark.meters.model import Meter
-from tallymark.settings import Settings
-from tallymark.store import deltas, open_store
-from tallymark.store.model import Ledger, RegisteredMeter, Stretch, StretchResult
 from tallymark.testing import until
-
-# The page asks every few seconds, and the machine may be busy: the default of 5 s is too close.
-expect.set_options(timeout=30_000)
-
-SERVE = "import sys; from tallymark.query.service import run; from tallymark.settings import load; "
-SERVE += "sys.exit(run(load(environment={}, flags={'data': sys.argv[1], 'query.port': int(sys.argv[2])})))"
-
-
-class Service:
-    """A query service in a process of its own; the test plays collector and pipeline."""
-
-    def __init__(self, folder: Path) -> None:
-        self.settings = Settings(data=str(folder))
-        self.store = open_store(self.settings)
-        self.log = logs.open_writer(self.settings, "events")
-        self.identity = logs.open_reader(self.settings, "events").identity
-        self.views = self.store.registry.put_meter("main", Meter("views", ("view",), by=("video", "country")), now_ms=1)
-        self.offset = 0
-        for role in ("collector", "pipeline", "keeper"):
-            self.settings.run_folder.mkdir(exist_ok=True)
-            place = {"pid": os.getpid(), "address": None, "ready_ms": 1}
-            (self.settings.run_folder / f"{role}.json").write_text(json.dumps(place))
-        self.port = 0
-        self.start()
-
-    def start(self) -> None:
-        place = self.settings.run_folder / "query.json"
-        command = [sys.executable, "-c", SERVE, self.settings.data, str(self.port)]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 30
-        while not place.exists():
-            assert self.process.poll() is None, "the query service ended"
-            assert time.monotonic() < deadline, "the query service is not ready after 30 s"
-            time.sleep(0.02)
-        self.url = "http://" + json.loads(place.read_bytes())["address"]
-        self.port = int(self.url.rpartition(":")[2])
-
-    def stop(self) -> int:
-        self.process.terminate()
-        return self.process.wait(10)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(10)
-        self.log.close()
-        self.store.close()
-
-    def accept(self, events: int) -> None:
-        self.log.append([Outgoing(0, b"frame", events)])
-
-    def begin_demo(self) -> None:
-        """What `tallymark up --demo` does first."""
-        meter = Meter("demo_views", ("demo_view",), by=("video", "country"))
-        self.demo_views = self.store.registry.put_meter("demo", meter, now_ms=1)
-
-    def count_demo(self, views: dict[tuple[str, str], int]) -> None:
-        self.count(views, meter=self.demo_views)
-
-    def count(
-        self,
-        views: dict[tuple[str, str], int],
-        *,
-        duplicate: int = 0,
-        meter: RegisteredMeter | None = None,
-    ) -> None:
-        """One batch of views, accepted and applied."""
-        meter = meter or self.views
-        events = self.store.registry.meter(meter.tenant, "events")
-        now_ms = int(time.time() * 1000)
-        total = sum(views.values())
-        self.accept(total + duplicate)
-        minute = now_ms // 60_000 * 60
-        rows = [(meter.meter_id, "\0".join(labels), minute, n, 0, *[None] * 5) for labels, n in views.items()]
-        rows.append((events.meter_id, "view", minute, total, 0, *[None] * 5))
-        ledger = Ledger(accepted=total + duplicate, counted=total, duplicate=duplicate)
-        result = StretchResult(
-            Stretch(0, self.offset, self.offset + 1),
-            self.identity,
-            self.store.registry.live_meters().revision,
-            tuple(each.meter_id for each in self.store.registry.all_meters()),
-            deltas.encode(deltas.from_rows(rows)),
-            ledger,
-            received={now_ms - 120: total},
-            tenants={meter.tenant: ledger},
-        )
-        self.store.sink.apply([result], now_ms=now_ms)
-        self.offset += 1
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    running = Service(tmp_path)
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert executable, "these tests need Chromium: apt-get install chromium"
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=executable)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def page(browser: Browser, service: Service) -> Iterator[Page]:
-    """The dashboard; a script error or a request to anywhere else fails the test."""
-    opened = browser.new_page(viewport={"width": 1200, "height": 900}, locale="en-US")
-    wrong: list[str] = []
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("request", lambda request: None if request.url.startswith(service.url) else wrong.append(request.url))
-    opened.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)
-    opened.goto(service.url)
-    yield opened
-    opened.close()
-    assert not wrong
 
 
 def test_a_newcomer_is_told_what_to_type(page: Page, service: Service) -> None:
@@ -161,7 +30,8 @@ def test_numbers_move_while_events_are_counted(page: Page, service: Service) -> 
     service.count({("B", "DE"): 2000})
     expect(page.locator("#counted")).to_have_text("3,500")
     expect(rows.nth(0)).to_contain_text("B2,300")
-    expect(page.locator("#chart path.counted")).to_be_attached()
+    expect(page.locator("#chart canvas")).to_be_visible()
+    expect(page.locator("#chart .plot")).not_to_have_attribute("data-points", "0")
 
 
 def test_events_in_flight_are_shown(page: Page, service: Service) -> None:
@@ -205,7 +75,7 @@ def test_a_value_that_was_not_computed_from_the_beginning_is_explained(page: Pag
         "main", Meter("views", ("view",), by=("video", "country"), compute=("count", "max")), now_ms=1_794_931_690_000
     )
     page.get_by_label("ranked by").select_option("max")
-    expect(page.locator("#top-note")).to_contain_text(re.compile(r"^max has been computed since 11/17/2026, .+ –"))
+    expect(page.locator("#top-note")).to_contain_text(re.compile(r"^max has been computed since Nov 17, 2026, .+ –"))
     expect(page.locator("#top tbody tr").nth(0)).to_contain_text("A–")
     page.get_by_label("ranked by").select_option("count")
     expect(page.locator("#top-note")).to_have_text("")
@@ -237,14 +107,12 @@ def test_a_role_that_is_gone_is_named(page: Page, service: Service) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_phone_in_both_schemes(browser: Browser, service: Service, scheme: str) -> None:
+def test_it_fits_a_phone_in_both_schemes(open_page: Open, service: Service, scheme: str) -> None:
     service.count({("a video with a name that is much too long for a phone to show in one line", "KR"): 1_234_567})
-    phone = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)  # type: ignore[arg-type]
-    phone.goto(service.url)
+    phone = open_page(width=360, height=740, scheme=scheme)
     expect(phone.locator("#counted")).to_have_text("1,234,567")
     expect(phone.locator("#top tbody tr")).to_have_count(1)
     assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    phone.close()
 
 
 def test_without_a_demo_nothing_is_said_of_tenants(page: Page, service: Service) -> None:
@@ -352,11 +220,37 @@ def test_a_name_that_no_tenant_can_have_still_gets_the_page(page: Page, service:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_demo_fits_a_phone_in_both_schemes(browser: Browser, service: Service, scheme: str) -> None:
+def test_the_demo_fits_a_phone_in_both_schemes(open_page: Open, service: Service, scheme: str) -> None:
     service.begin_demo()
     service.count_demo({("mars", "KR"): 40})
-    phone = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)  # type: ignore[arg-type]
-    phone.goto(service.url)
+    phone = open_page(width=360, height=740, scheme=scheme)
     expect(phone.locator("#demo")).to_be_visible()
     assert phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    phone.close()
+
+
+def test_the_way_of_an_event_says_what_the_system_does_and_that_every_role_runs(page: Page, service: Service) -> None:
+    service.send(*(ago(1, video="A") for _ in range(12)))
+    stations = page.get_by_role("region", name="The way of an event").get_by_role("heading", level=3)
+    expect(stations).to_have_text(["Collect", "Log", "Count", "Keep", "Answer"])
+    for role in ("collector", "pipeline", "keeper", "query"):
+        expect(page.locator("#roles")).to_contain_text(f"{role} running")
+    expect(page.locator("#roles > li").nth(2)).to_contain_text("12")
+    expect(page.locator("#account")).to_contain_text("in flight")
+    expect(page.get_by_text("The account adds up: every accepted event is in one of these lines.")).to_be_visible()
+
+
+def test_events_per_second_are_shown_now_and_over_the_last_hour(page: Page, service: Service) -> None:
+    service.send(*(ago(n, video="A") for n in range(1, 50)))
+    expect(page.locator("#hour .plot")).to_have_attribute("aria-label", re.compile("highest 0.0.*/s at"))
+    expect(page.locator("#hour canvas")).to_be_visible()
+    expect(page.get_by_role("region", name="Events per second").locator(".freshness")).to_contain_text("exact")
+    page.locator("#hour .data summary").click()
+    expect(page.locator("#hour .data tbody tr")).to_have_count(61)
+
+
+def test_a_top_key_leads_to_its_meter(page: Page, service: Service) -> None:
+    service.send(*(ago(1, video="A") for _ in range(3)))
+    expect(page.locator("#top tbody tr").nth(0)).to_contain_text("A3")
+    page.get_by_role("link", name="Open this meter").click()
+    expect(page).to_have_url(f"{service.url}/meters/views?by=video&fn=count")
+    expect(page.locator("#total")).to_have_text("3")

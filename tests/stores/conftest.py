@@ -184,6 +184,7 @@ _COPIED = {
     "letters": "book, block, number, found_ms, total, body",
     "series_by_label": "meter, label, value, series",
     "series": "meter, shard, series",
+    "windows": "lineage, group_s, start_s, body",
     **{f"points_{grain_s}": "meter, shard, window_s, series, bucket_s, state" for grain_s in GRAINS},
 }
 
@@ -192,7 +193,8 @@ def _copied(session: cassandra_connection.Session, store: str) -> Writes:
     """The statements that make the same store under another name."""
     writes: Writes = []
     for table, columns in _COPIED.items():
-        stamp = {"letters": "WRITETIME(body)"}.get(table, "WRITETIME(state)" if "state" in columns else "store")
+        stamped = next((name for name in ("body", "state") if name in columns.split(", ")), None)
+        stamp = f"WRITETIME({stamped})" if stamped else "store"
         marks = ", ".join("?" * len(columns.split(",")))
         cql = f"INSERT INTO {table} (store, {columns}) VALUES (?, {marks}) USING TIMESTAMP ?"
         rows = session.execute(session.prepare(f"SELECT store, {columns}, {stamp} FROM {table}").bind(()))

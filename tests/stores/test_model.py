@@ -38,6 +38,7 @@ from tallymark.settings import Settings
 from tallymark.store import deltas
 from tallymark.store.model import Stretch, StretchResult
 from tallymark.store.protocol import Store
+from tallymark.tables import Tables
 from tallymark.testing import MemoryLog
 
 DAY_S, HOUR_S = 86_400, 3_600
@@ -103,6 +104,7 @@ class WholePath:
             clock_ms=lambda: self.now_s * 1000,
             cache=AnswerCache(ttl_s=0),
             last_known=LastKnown(most_bytes=0),
+            tables=Tables(self.store.documents, self.store.table_parts),
         )
         self.routes = api.routes(sources, Rates(sources))
 

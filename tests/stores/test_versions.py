@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from tallymark.aggregates import columns
+from tallymark.evaluation.values import largest, values
 from tallymark.meters.model import Meter
-from tallymark.query.values import largest, values
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S, MINUTE_S
 from tallymark.store.model import Gap, Ledger, RegisteredMeter, Stretch, StretchResult, label_column

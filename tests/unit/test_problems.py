@@ -33,7 +33,7 @@ def raised() -> dict[str, set[int]]:
             words = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
             if node.func.id == "Problem" and isinstance(node.args[1], ast.Constant):
                 found.setdefault(words[1], set()).add(words[0])
-            elif node.func.id == "BadBody" and isinstance(node.args[0], ast.Constant):
+            elif node.func.id in ("BadBody", "TableError", "too_many") and isinstance(node.args[0], ast.Constant):
                 found.setdefault(words[0], set()).add(400)
     return found
 

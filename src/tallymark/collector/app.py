@@ -9,17 +9,21 @@ import msgspec
 
 from tallymark import problems, telemetry
 from tallymark.collector import health, snippet
-from tallymark.collector.body import ClientGone, Reader
+from tallymark.collector.body import ClientGone, Limits, Reader
 from tallymark.collector.clients import Clients
 from tallymark.collector.forward import Forwarder
 from tallymark.collector.intake import Intake
 from tallymark.collector.pressure import Budget, Holding
-from tallymark.http import JSON_HEADERS, Callers, Problem, Scope
+from tallymark.http import JSON_HEADERS, MOST_TABLE_BYTES, Callers, Problem, Scope
 from tallymark.tenants import is_page, tenant_of
 
 METRICS_HEADERS = [("content-type", "text/plain; version=0.0.4; charset=utf-8")]
 # What `POST /v1/events` can answer; each counter exists before it is needed.
 STATUSES = (200, 202, 400, 403, 405, 408, 413, 415, 421, 422, 429, 500, 503)
+TABLES = "/v1/tables/"
+LIMITS_OF_TABLES = Limits(
+    MOST_TABLE_BYTES, 0, body_timeout_s=60.0, said="{:,}, the most for a table; send it in several patches"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +77,7 @@ class App:
         self._callers = callers
         self._origins, self._reader, self._budget, self._run_folder = origins, reader, budget, run_folder
         self._clients = Clients()
+        self._tables, self._is_taking_a_table = Budget(MOST_TABLE_BYTES, is_published=False), False
         self._instance = instance
         self._statuses = {status: telemetry.COLLECTOR_REQUESTS.labels(str(status)) for status in STATUSES}
 
@@ -143,9 +148,31 @@ class App:
                 # A header whose value cannot be read would not be passed on, and the question be taken for `main`'s.
                 if not is_page(scope.path):
                     tenant_of(scope)
-                with Holding(self._budget) as held:
-                    content = await self._reader.read(proto, _declared(scope), held)
-                    await self._forwarder.forward(scope, proto, content)
+                await self._forward(scope, proto)
+
+    async def _forward(self, scope: Scope, proto: Any) -> None:
+        declared, limits = _declared(scope), self._reader.limits
+        if not scope.path.startswith(TABLES) or not _exceeds(declared, limits.max_body_bytes):
+            with Holding(self._budget) as held:
+                content = await self._reader.read(proto, declared, held)
+                await self._forwarder.forward(scope, proto, content)
+            return
+        # One at a time, and not out of the budget of events: they would be refused for the sake of a table.
+        if self._is_taking_a_table:
+            detail = "another large table is on its way; send it again in a moment"
+            raise Problem(503, "overloaded", detail, headers={"retry-after": "2"})
+        self._is_taking_a_table = True
+        try:
+            with Holding(self._tables) as held:
+                content = await self._reader.read(proto, declared, held, LIMITS_OF_TABLES)
+                await self._forwarder.forward(scope, proto, content)
+        finally:
+            self._is_taking_a_table = False
+
+
+def _exceeds(declared: str | None, limit: int) -> bool:
+    """Whether a body may be larger: it says so, or says nothing."""
+    return declared is None or (declared.isdecimal() and int(declared) > limit)
 
 
 def _declared(scope: Scope) -> str | None:

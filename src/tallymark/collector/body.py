@@ -28,6 +28,8 @@ class Limits:
     max_body_bytes: int
     max_inflated_bytes: int
     body_timeout_s: float
+    said: str = "collector.max_body_bytes = {:,}; send smaller batches"
+    """how a body that is too large is refused"""
 
 
 class Reader:
@@ -42,9 +44,9 @@ class Reader:
         for deadline in self._deadlines:
             deadline.reschedule(soon)
 
-    async def read(self, proto: Any, declared: str | None, held: Holding) -> bytes:
+    async def read(self, proto: Any, declared: str | None, held: Holding, limits: Limits | None = None) -> bytes:
         """The body as sent; answers 413 over the limit and 408 after the deadline."""
-        limits = self.limits
+        limits = limits or self.limits
         expected = int(declared) if declared is not None and declared.isdecimal() else None
         if expected is not None and expected > limits.max_body_bytes:
             raise _too_large(expected, limits)
@@ -65,7 +67,7 @@ class Reader:
             raise Problem(
                 408,
                 "slow_body",
-                f"the body was not complete after collector.body_timeout_s = {limits.body_timeout_s:g} s",
+                f"the body was not complete after {_deadline(limits, self.limits)}",
                 headers={"connection": "close"},
             ) from None
         finally:
@@ -74,6 +76,10 @@ class Reader:
         if expected is not None and len(body) != expected:
             raise ClientGone(f"{len(body):,} of {expected:,} bytes arrived")
         return body
+
+
+def _deadline(limits: Limits, own: Limits) -> str:
+    return f"{'collector.body_timeout_s = ' if limits is own else ''}{limits.body_timeout_s:g} s"
 
 
 async def _stream(proto: Any, limits: Limits, held: Holding) -> bytes:
@@ -92,8 +98,7 @@ def _too_large(size: int, limits: Limits) -> Problem:
     return Problem(
         413,
         "too_large",
-        f"a body of at least {size:,} bytes exceeds collector.max_body_bytes = {limits.max_body_bytes:,}; "
-        "send smaller batches",
+        f"a body of at least {size:,} bytes exceeds {limits.said.format(limits.max_body_bytes)}",
         headers={"connection": "close"},
     )
 

@@ -12,11 +12,12 @@ from tallymark.http import Problem
 class Budget:
     """Bytes of requests that are being read or wait for the log, all together."""
 
-    def __init__(self, limit_bytes: int, *, retry_after_s: int = 1) -> None:
+    def __init__(self, limit_bytes: int, *, retry_after_s: int = 1, is_published: bool = True) -> None:
         self._limit = limit_bytes
         self._retry_after = str(retry_after_s)
         self.held = 0
-        telemetry.COLLECTOR_PENDING_BYTES.set_function(lambda: self.held)
+        if is_published:
+            telemetry.COLLECTOR_PENDING_BYTES.set_function(lambda: self.held)
 
     def take(self, size: int) -> None:
         """Hold `size` bytes more, or answer 503 before memory grows."""

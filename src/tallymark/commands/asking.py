@@ -35,9 +35,7 @@ def add_question(parser: argparse.ArgumentParser) -> None:
 
 def add_answer(parser: argparse.ArgumentParser) -> None:
     """How the answer is shown, and who is asked."""
-    parser.add_argument(
-        "--chart", action="store_true", help="draw it: lines over time, else bars; without --fn the first function"
-    )
+    parser.add_argument("--chart", action="store_true", help="draw it: lines over time, else bars")
     watching.add_watch(parser)
     parser.add_argument(
         "--consistency",

@@ -21,17 +21,26 @@ def footnote(answer: dict[str, Any]) -> None:
         remarks.append(f"loss {'unknown' if loss is None else loss}: see `tallymark status`")
     bounds = freshness.get("error") or {}
     if bounds:
-        remarks.append(
-            "approximate: " + ", ".join(f"{name} ±{100 * float(each):.1f} %" for name, each in bounds.items())
-        )
+        remarks.append("approximate: " + ", ".join(_bound(name, float(each)) for name, each in bounds.items()))
     if (answer.get("range") or {}).get("widened"):
         start, end = answer["range"]["from"], answer["range"]["to"]
         remarks.append(f"whole buckets: {start or 'the beginning'} to {end or 'now'}")
+    if answer.get("left_out"):
+        remarks.append(f"{answer['left_out']:,} more series are left out")
+    if answer.get("other"):
+        remarks.append(
+            f"{answer['other']['count']:,} events are under __other__ (max_series): some may be of these labels"
+        )
     if answer.get("broken"):
         remarks.append(f"this meter stopped counting: {answer['broken']}")
     remarks += [computed_since(function, moment) for function, moment in (answer.get("since") or {}).items()]
     if remarks:
         print("; ".join(remarks), file=sys.stderr)
+
+
+def _bound(function: str, error: float) -> str:
+    kind = " (standard error)" if function == "distinct" else ""
+    return f"{function} ±{100 * error:.1f} %{kind}"
 
 
 def computed_since(function: str, moment: str | None) -> str:

@@ -65,7 +65,11 @@ def _show(arguments: argparse.Namespace) -> int:
         print_json(meter)
     else:
         print_table(
-            ["", ""], [[key, value if isinstance(value, str) else _words(value)] for key, value in meter.items()]
+            ["", ""],
+            [
+                [key, value if isinstance(value, str) else _words(value, _UNKNOWN_MOMENT.get(key, ""))]
+                for key, value in meter.items()
+            ],
         )
     return 0
 
@@ -94,7 +98,7 @@ def _definition(arguments: argparse.Namespace) -> dict[str, Any]:
     for key in ("event", "by", "compute"):
         if given := getattr(arguments, key):
             definition[key] = [word.strip() for word in given.split(",")]
-    for key in ("value", "each", "where", "decimals", "distinct", "grain", "max_series"):
+    for key in ("value", "each", "keep", "where", "decimals", "distinct", "grain", "max_series"):
         if (given := getattr(arguments, key)) is not None:
             definition[key] = given
     if arguments.weights is not None:
@@ -236,9 +240,12 @@ def _state(meter: dict[str, Any]) -> str:
     return (f"broken: {meter['broken']}" if meter.get("broken") else "counting") + missed
 
 
-def _words(value: Any) -> str:
-    if isinstance(value, dict):  # `since`, `weights`, `late`
-        return ", ".join(f"{key} {'later than the others' if each is None else each}" for key, each in value.items())
+_UNKNOWN_MOMENT = {"since": "later than the others", "kept": "from the beginning"}
+
+
+def _words(value: Any, missing: str = "") -> str:
+    if isinstance(value, dict):  # `since`, `kept`, `weights`, `late`
+        return ", ".join(f"{key} {missing if each is None else each}" for key, each in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
@@ -267,6 +274,11 @@ def _with_definition(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--value", metavar="PROP", help="property that holds the number (the event's own value)")
     parser.add_argument(
         "--each", choices=("values",), help="count every named number of the event, with the label `metric`"
+    )
+    parser.add_argument(
+        "--keep",
+        choices=("all", "queried"),
+        help="with --each: store all metrics, or those that saved queries select (all)",
     )
     parser.add_argument("--where", metavar="EXPR", help="only events for which this holds: \"status = 'ok'\"")
     parser.add_argument("--decimals", type=int, metavar="N", help="exact sums with this many decimals, for money")

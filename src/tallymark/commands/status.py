@@ -61,7 +61,7 @@ def screen(status: dict[str, Any]) -> list[str]:
     if dead_letters:
         lines += ["", "dead letters"]
         lines += [f"  {each['events']:>14,}  {each['hop']}: {each['reason']}{_whose(each)}" for each in dead_letters]
-    return [*lines, *_tenants(status), "", *_meters(meters)]
+    return [*lines, *_tenants(status), "", *_meters(meters), *_dropped(meters), *_queries(status)]
 
 
 def _whose(dead_letter: dict[str, Any]) -> str:
@@ -82,6 +82,22 @@ def _meters(meters: list[dict[str, Any]]) -> list[str]:
         names.setdefault(meter.get("tenant", MAIN), []).append(meter["name"])
     own = ", ".join(names.pop(MAIN)) or "none"
     return [f"meters    {own}", *(f"          {tenant}: {', '.join(names[tenant])}" for tenant in sorted(names))]
+
+
+def _queries(status: dict[str, Any]) -> list[str]:
+    found = status.get("queries") or {}
+    if not found:
+        return []
+    behind = f", {found['behind_ms'] / 1000:,.1f} s behind" if found.get("behind_ms") else ", up to date"
+    return [f"queries   {found['saved']:,} saved, {found['windows']:,} windows stored{behind}"]
+
+
+def _dropped(meters: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"          {_named(each)} dropped {each['dropped_values']:,} numbers that no saved query selects"
+        for each in meters
+        if each.get("dropped_values")
+    ]
 
 
 def _style(line: str) -> str:

@@ -1,8 +1,10 @@
 """The page: static files without a build step, and how they are served."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 KINDS = {
     "html": "text/html; charset=utf-8",
@@ -14,6 +16,22 @@ KINDS = {
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+# What the page shows by itself: each of these paths is answered with index.html. static/router.js has the same list.
+PAGES = (
+    "/",
+    "/meters",
+    "/meters/{name}",
+    "/new-meter",
+    "/ask",
+    "/boards",
+    "/boards/{name}",
+    "/tables",
+    "/tables/{name}",
+    "/dead-letters",
+    "/live",
 )
 
 
@@ -41,11 +59,16 @@ class File:
 
 
 def files() -> dict[str, File]:
-    """Path -> file; the page itself is at `/`."""
-    found = {}
-    for entry in resources.files(__name__).joinpath("static").iterdir():
-        kind = KINDS.get(entry.name.rpartition(".")[2])
-        if entry.is_file() and kind:
-            path = "/" if entry.name == "index.html" else f"/static/{entry.name}"
-            found[path] = File(entry.read_bytes(), kind)
-    return dict(sorted(found.items()))
+    """Path -> file; each of `PAGES` is the same file."""
+    static = resources.files(__name__).joinpath("static")
+    found = dict(_files(static, "/static"))
+    page = found.pop("/static/index.html")
+    return {**dict.fromkeys(PAGES, page), **dict(sorted(found.items()))}
+
+
+def _files(folder: Traversable, path: str) -> Iterator[tuple[str, File]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files(entry, f"{path}/{entry.name}")
+        elif kind := KINDS.get(entry.name.rpartition(".")[2]):
+            yield f"{path}/{entry.name}", File(entry.read_bytes(), kind)

@@ -1,4 +1,4 @@
-"""What is said of a meter beside its definition: how many events came late, and how many series it has."""
+"""What is said of a meter beside its definition: what came late or was dropped, and how many series it has."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,6 +12,19 @@ MANY_SERIES = 100_000
 """a meter with more and no `max_series` is warned about"""
 
 _BECAME = {"count": "counted", "aside": "aside", "drop": "dropped"}
+
+
+def beside(snapshot: Snapshot, registered: RegisteredMeter) -> dict[str, Any]:
+    """What the meter met and did not count like the rest; empty if it counts all alike."""
+    return {**late_events(snapshot, registered), **dropped_values(snapshot, registered)}
+
+
+def dropped_values(snapshot: Snapshot, registered: RegisteredMeter) -> dict[str, int]:
+    """`{"dropped_values": 1998}`: named numbers that no saved query selects; empty without `keep: queried`."""
+    if registered.kept is None:
+        return {}
+    found = snapshot.read(Question(registered, functions=("count",), dropped=True))
+    return {"dropped_values": int(found["n"].sum())}
 
 
 def late_events(snapshot: Snapshot, registered: RegisteredMeter) -> dict[str, Any]:

@@ -6,10 +6,12 @@ from typing import Any
 
 from tallymark.events.tenants import MAIN
 from tallymark.fidelity.freshness import Freshness
+from tallymark.fidelity.queries import queries_problems
 from tallymark.fidelity.roles import full_name
 from tallymark.ledger import Ledger
 from tallymark.log.protocol import SLEW_PER_MILLE
 from tallymark.store.model import MAYBE_DUPLICATE, RegisteredMeter
+from tallymark.store.windows import Lineage
 
 LATE_MS = 10_000
 # More than clocks that are kept by NTP differ. Beyond it, somebody has set one.
@@ -30,6 +32,8 @@ class Findings:
     """how far the log's clock is ahead of this machine's"""
     slack_ms: int
     """how far apart the clocks of the log's brokers may be; 0 if this machine stamps the records"""
+    queries: Sequence[Lineage] = ()
+    """how far each saved query is evaluated"""
 
 
 def problems(found: Findings) -> list[str]:
@@ -42,6 +46,7 @@ def problems(found: Findings) -> list[str]:
         *_not_counted(found),
         # A meter that counts again is no longer a problem: what it missed stays in `meters` and in the loss of answers.
         *(_broken(each) for each in found.meters if each.broken),
+        *queries_problems(found.queries, found.fresh.complete_through_ms),
     ]
 
 

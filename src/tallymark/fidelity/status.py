@@ -10,8 +10,9 @@ from tallymark.fidelity.evidence import Evidence
 from tallymark.fidelity.freshness import ahead_ms, freshness
 from tallymark.fidelity.lag import events_per_second, recent_lag
 from tallymark.fidelity.lost import are_lost
-from tallymark.fidelity.meters import late_events, series_counts, series_of, warnings
+from tallymark.fidelity.meters import beside, series_counts, series_of, warnings
 from tallymark.fidelity.problems import Findings, problems
+from tallymark.fidelity.queries import queries_status
 from tallymark.fidelity.rates import Rates
 from tallymark.fidelity.roles import roles
 from tallymark.ledger import OUTCOMES, Ledger
@@ -39,7 +40,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         ledger = sum(ledgers.values(), Ledger())
         lag, rate = recent_lag(snapshot, now_ms=now_ms), events_per_second(snapshot, now_ms=now_ms)
         meters = store.registry.all_meters()
-        late = {each.meter_id: late_events(snapshot, each) for each in meters}
+        uncounted = {each.meter_id: beside(snapshot, each) for each in meters}
     # The log is read after the snapshot, so what is counted is never more than what was accepted.
     positions = evidence.events.positions() or {}
     alive = roles(settings.run_folder, store.heartbeats.beats(), now_ms=now_ms)
@@ -55,7 +56,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         "events_per_second": rate,
         "recent": rates.recent(),
         "roles": alive,
-        "meters": [{**_meter(each), **late[each.meter_id], **series_of(each, series)} for each in meters],
+        "meters": [{**_meter(each), **uncounted[each.meter_id], **series_of(each, series)} for each in meters],
         **({"tenants": [{"name": name, **_terms(ledgers.get(name, Ledger()))} for name in tenants]} if several else {}),
         "dead_letters": [
             {"hop": hop, "reason": reason, "events": events, **({"tenant": tenant} if several else {})}
@@ -65,6 +66,9 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
         "positions": _positions(positions, fresh.applied),
         "freshness": fresh.to_json(),
     }
+    lineages = [each for each in store.windows.lineages() if not each.dropped]
+    if lineages:
+        document["queries"] = queries_status(lineages, fresh.complete_through_ms)
     found = problems(
         Findings(
             alive,
@@ -74,6 +78,7 @@ def status(evidence: Evidence, rates: Rates) -> dict[str, Any]:
             recent_dead_letters=_recent_dead_letters(store, now_ms=now_ms),
             log_ahead_ms=ahead_ms(positions, evidence.events, now_ms=now_ms),
             slack_ms=evidence.events.slack_ms,
+            queries=lineages,
         )
     )
     return {"healthy": not found, "problems": found, "warnings": warnings(meters, series), **document}

@@ -1,6 +1,7 @@
 """Retention: deletes log segments, journal entries and letters that are old and that nobody needs."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from tallymark import telemetry
@@ -11,6 +12,8 @@ from tallymark.store.protocol import Store, Upkeep, WrongLog
 
 # Beyond the horizon: claims are rebuilt a little earlier than they must be.
 MARGIN_MS = 60_000
+# How long entries of the journal wait for saved queries to look at them.
+UNEVALUATED_KEEP_MS = 3_600_000
 
 
 Retain = Callable[[Path, Mapping[int, int]], int]
@@ -69,11 +72,17 @@ def drop_old_letters(stream: Stream, settings: Settings, drop_oldest: DropOldest
         telemetry.KEEPER_FREED_BYTES.labels("dead").inc(freed)
 
 
-def prune(upkeep: Upkeep, settings: Settings, now_ms: int) -> None:
-    """Deletes folded entries of the journal that no follower waits for, and letters beyond their room."""
-    upkeep.prune(
-        now_ms=now_ms, journal_keep_ms=settings.keeper.journal_keep_s * 1000, letter_bytes=settings.log.dead_bytes
-    )
+def prune(store: Store, settings: Settings, now_ms: int) -> None:
+    """Deletes folded entries of the journal that no follower waits for, and letters beyond their room.
+
+    What the saved queries have not looked at stays, but not for ever: without it they compute more windows again.
+    """
+    keep_ms = settings.keeper.journal_keep_s * 1000
+    prune_store = partial(store.upkeep.prune, now_ms=now_ms, letter_bytes=settings.log.dead_bytes)
+    evaluated = store.windows.evaluated()
+    prune_store(journal_keep_ms=keep_ms, keep_after=evaluated)
+    if evaluated is not None:
+        prune_store(journal_keep_ms=max(keep_ms, UNEVALUATED_KEEP_MS))
 
 
 def checkpoint(upkeep: Upkeep) -> None:

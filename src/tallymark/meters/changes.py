@@ -1,10 +1,10 @@
 """What applying a file of meters would do to the ones that are there."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tallymark.aggregates.functions import can_ask
-from tallymark.meters.definition import DEFAULT_GRAIN, KEYS, to_mapping
+from tallymark.meters.definition import DEFAULT_GRAIN, DEFAULT_KEEP, KEYS, to_mapping
 from tallymark.meters.errors import Flaw, MeterError
 from tallymark.meters.model import BUILT_IN, Meter
 
@@ -30,14 +30,16 @@ class Change:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        before, after = ({"grain": DEFAULT_GRAIN, **to_mapping(meter)} for meter in (self.before, self.after))
+        before, after = (
+            {"grain": DEFAULT_GRAIN, "keep": DEFAULT_KEEP, **to_mapping(meter)} for meter in (self.before, self.after)
+        )
         differ = [key for key in KEYS if before.get(key) != after.get(key)]
         return tuple(Difference(key, before.get(key), after.get(key)) for key in differ)
 
     @property
     def keeps_numbers(self) -> bool:
         """Whether the new version goes on with the numbers there are: it counts the same events in the same way."""
-        return replace(self.before, compute=self.after.compute) == self.after
+        return self.after.continues(self.before)
 
     @property
     def newly_computed(self) -> tuple[str, ...]:
@@ -58,16 +60,16 @@ class Plan:
 def plan(current: Iterable[Meter], wanted: Iterable[Meter], *, built_in: Collection[str] = ()) -> Plan:
     """From the meters of the store to those of a file; those that are `built_in` there take no part.
 
-    A file that defines one of them otherwise is refused as a whole, before anything is changed.
+    Of those only `keep` may be changed: a file that defines one otherwise is refused as a whole, before anything is.
     """
     known = {meter.name: meter for meter in current}
     # A tenant that does not exist yet has none of its built-in meters, but will have them.
     same = {name: known.get(name, BUILT_IN.get(name)) for name in built_in}
     listed = {meter.name: meter for meter in wanted if meter != same.get(meter.name)}
-    if redefined := [name for name in listed if name in built_in]:
+    if redefined := [name for name, meter in listed.items() if name in built_in and not _may(meter, same[name])]:
         detail = "the meter {!r} is built in and cannot be redefined; choose another name"
         raise MeterError(Flaw("built_in", detail.format(name), "name") for name in redefined)
-    present = {name: meter for name, meter in known.items() if name not in built_in}
+    present = {name: meter for name, meter in known.items() if name not in built_in or name in listed}
     both = [(present[name], meter) for name, meter in listed.items() if name in present]
     return Plan(
         added=tuple(meter for name, meter in listed.items() if name not in present),
@@ -75,6 +77,10 @@ def plan(current: Iterable[Meter], wanted: Iterable[Meter], *, built_in: Collect
         unchanged=tuple(after for before, after in both if before == after),
         missing=tuple(present[name] for name in sorted(present.keys() - listed.keys())),
     )
+
+
+def _may(meter: Meter, built_in: Meter | None) -> bool:
+    return built_in is not None and meter.differs_in_keep_alone(built_in)
 
 
 def _shown(value: object) -> str:

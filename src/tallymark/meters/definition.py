@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from tallymark.meters import function_names, late, weights
 from tallymark.meters.errors import Flaws, Path, shown
 from tallymark.meters.expression import MAX_NAME, ExpressionError, parse
-from tallymark.meters.model import EVENTS, Late, Meter
+from tallymark.meters.model import EVENTS, QUERIED, Late, Meter
 from tallymark.suggest import suggest
 
-_OPTIONAL = ("value", "each", "where", "decimals", "distinct")
+_OPTIONAL = ("value", "each", "where", "decimals", "distinct", "keep")
 KEYS = ("name", "event", "by", "compute", *_OPTIONAL, "grain", "weights", "late", "max_series")
 GRAINS_S = {"1s": 1, "10s": 10, "1m": 60}
 DEFAULT_GRAIN = "1m"
+DEFAULT_KEEP = "all"
 MAX_BY = 16
 MAX_EVENTS = 64
 MAX_COMPUTE = 64
@@ -101,6 +102,7 @@ class _Definition:
             tuple((event, weighed[event]) for event in events if event in weighed),
             self._late(),
             self._max_series(),
+            self._keep(each),
         )
 
     def _keys(self) -> None:
@@ -203,6 +205,16 @@ class _Definition:
         if given is not None and given != "values":
             self._add("bad_each", f"each can only be 'values', not {shown(given)}", "each")
         return None if given is None else "values"
+
+    def _keep(self, each: str | None) -> str | None:
+        given = self._mapping.get("keep", DEFAULT_KEEP)
+        if given is not None and given not in (DEFAULT_KEEP, QUERIED):
+            hint = suggest(given, (DEFAULT_KEEP, QUERIED), otherwise="") if isinstance(given, str) else ""
+            self._add("bad_keep", f"keep is {DEFAULT_KEEP} or {QUERIED}, not {shown(given)}{hint}", "keep")
+        elif given == QUERIED and each is None:
+            detail = f"{QUERIED} chooses among the metrics of each: values, which is not there{self._called}"
+            self._add("conflict", f"{detail}; add each, or leave keep out", "keep")
+        return QUERIED if given == QUERIED else None
 
     def _where(self, each: str | None) -> str | None:
         given = self._mapping.get("where")

@@ -26,6 +26,7 @@ MAX_LIMIT = 1_000_000_000
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 # What other languages call it.
 _ELSEWHERE = {
+    "COMPARE": "`tallymark total` and `series` compare; a query does not",
     "GROUP": "write BY alone",
     "ORDER": "a query does not sort; ask for a top instead",
     "AS": "a query has no aliases",

@@ -1,6 +1,6 @@
 """What a meter is: which events it counts, under which labels, and what it computes of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Then = Literal["count", "aside", "drop"]
@@ -42,10 +42,24 @@ class Meter:
     late: Late | None = None
     max_series: int | None = None
     """beyond so many, new series count under `OTHER`"""
+    keep: str | None = None
+    """`queried`: of the named numbers only those are stored that a saved query selects; None is all of them"""
 
     @property
     def labels(self) -> tuple[str, ...]:
         return (*self.by, "metric") if self.each else self.by
+
+    def continues(self, before: "Meter") -> bool:
+        """Whether a version that counts like this goes on with the numbers of the one before it."""
+        return replace(before, compute=self.compute, keep=self.keep) == self
+
+    def differs_in_keep_alone(self, other: "Meter") -> bool:
+        """So much may be changed of a built-in meter. Also true if they are equal."""
+        return replace(other, keep=self.keep) == self
+
+
+QUERIED = "queried"
+"""the one value of `keep` beside `all`, which is None"""
 
 
 OTHER = "__other__"

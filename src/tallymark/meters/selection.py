@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from tallymark.aggregates.functions import can_ask
-from tallymark.meters.model import METRICS, Meter
+from tallymark.meters.model import METRICS, QUERIED, Meter
 from tallymark.meters.stored_query import Query, QueryError
 from tallymark.suggest import suggest
 
@@ -24,7 +24,7 @@ class Selected(NamedTuple):
 def resolve(query: Query, meters: Iterable[Meter], metrics: Metrics | None = None) -> Selected:
     """The meter that SELECT means, or the meter and its metric; raises QueryError with the nearest name.
 
-    Without `metrics` every name can be one of a metric.
+    Without `metrics` every name can be one of a metric. So it can with `keep: queried`: such a meter waits for a query.
     """
     known = {meter.name: meter for meter in meters}
     selection = query.selection
@@ -36,6 +36,42 @@ def resolve(query: Query, meters: Iterable[Meter], metrics: Metrics | None = Non
     if dot and rest and first in known and not selection.quoted:
         return _metric_of(query, known, first, rest, metrics)
     return _metric(query, known, metrics)
+
+
+class Asked(NamedTuple):
+    """What a query reads of one meter with `each`."""
+
+    meter: Meter
+    metrics: frozenset[str] | None
+    """None for all of them"""
+
+
+def asked_metrics(query: Query, meters: Iterable[Meter]) -> list[Asked]:
+    """The metrics that the query reads, of each meter that it can mean, whatever has arrived by now.
+
+    Where a bare name may be a metric of several, it is one of each: what is stored in vain does less harm than what is
+    not stored.
+    """
+    known = {meter.name: meter for meter in meters}
+    selection = query.selection
+    first, dot, rest = selection.name.partition(".")
+    if selection.meter is not None:
+        meant = [Selected(known[selection.meter], selection.name)] if selection.meter in known else []
+    elif selection.name in known:
+        meant = [Selected(known[selection.name], None)]
+    elif dot and rest and first in known and not selection.quoted:
+        meant = [Selected(known[first], rest)]
+    else:
+        with_each = [meter for meter in known.values() if meter.each is not None]
+        fitting = [meter for meter in with_each if _fits(query, meter)] or with_each
+        meant = [Selected(meter, selection.name) for meter in fitting]
+    return [Asked(meter, _read(query, metric)) for meter, metric in meant if meter.each is not None]
+
+
+def _read(query: Query, metric: str | None) -> frozenset[str] | None:
+    if metric is not None:
+        return frozenset((metric,))
+    return frozenset(query.where[METRIC]) if METRIC in query.where else None
 
 
 def filters(query: Query, selected: Selected) -> dict[str, tuple[str, ...]]:
@@ -66,7 +102,7 @@ def _metric_of(query: Query, known: dict[str, Meter], name: str, metric: str, me
     if meter.each is None:
         detail = f"the meter {name!r} has one number, no metrics; write SELECT {name}"
         raise query.error("unknown_metric", detail, "select")
-    if metrics is not None and metric not in (found := metrics(meter)):
+    if metrics is not None and meter.keep != QUERIED and metric not in (found := metrics(meter)):
         hint = suggest(metric, found, what="there are", otherwise=None if found else "none has arrived yet")
         raise query.error("unknown_metric", f"the meter {name!r} has no metric {metric!r}{hint}", "select")
     return Selected(meter, metric)
@@ -78,6 +114,7 @@ def _metric(query: Query, known: dict[str, Meter], metrics: Metrics | None) -> S
     with_each = [meter for meter in known.values() if meter.each is not None]
     found = {meter.name: metrics(meter) for meter in with_each} if metrics is not None else {}
     having = [meter for meter in with_each if metrics is None or name in found[meter.name]]
+    having = having or [meter for meter in with_each if meter.keep == QUERIED]
     if not having:
         near = suggest(name, [*known, *(metric for each in found.values() for metric in each)])
         raise query.error("unknown_meter", f"there is neither a meter nor a metric {name!r}{near}", "select")

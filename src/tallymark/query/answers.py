@@ -6,12 +6,12 @@ from typing import Any
 
 import polars as pl
 
+from tallymark.evaluation.values import kept_since, lacking, since
 from tallymark.fidelity.freshness import Freshness, freshness
 from tallymark.query.cache import Positions
 from tallymark.query.functions import errors
 from tallymark.query.parsing import Question
 from tallymark.query.sources import Sources
-from tallymark.query.values import lacking, since
 from tallymark.store.protocol import Snapshot
 
 
@@ -31,11 +31,13 @@ class Answer:
 def answered(
     question: Question,
     fresh: Freshness,
-    rows: pl.DataFrame,
+    rows: Sequence[pl.DataFrame],
     found: Mapping[str, Any],
     lines: Sequence[Mapping[str, Any]],
+    *,
+    other: int = 0,
 ) -> Answer:
-    """`rows` are those of the store, `found` what is made of them."""
+    """`rows` are those of the store for each range, `found` what is made of them; `other` events lost their labels."""
     meter, window = question.meter, question.window
     if fresh.loss is not None:
         fresh = replace(fresh, loss=fresh.loss + meter.missed)
@@ -52,9 +54,12 @@ def answered(
         **({"tz": question.tz} if question.tz else {}),
         # Says that sums are exact, with so many places: who reads 0.10 as a float would lose that.
         **({} if meter.meter.decimals is None else {"decimals": meter.meter.decimals}),
+        # A key that `max_series` put there would otherwise look as if it had no events.
+        **({"other": {"count": other}} if other else {}),
         **({"broken": meter.broken} if meter.broken else {}),
         # Explains the nulls of functions that the meter did not compute from the beginning.
-        **since(meter, lacking(rows, question.functions, meter)),
+        **since(meter, dict.fromkeys(name for each in rows for name in lacking(each, question.functions, meter))),
+        **kept_since(meter, question.where),
     }
     freshness = fresh.to_json(meter_version=meter.version, errors=errors(question.functions))
     return Answer(question, body, lines, freshness, fresh.applied)

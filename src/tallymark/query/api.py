@@ -8,8 +8,9 @@ from tallymark import dashboard, problems, telemetry
 from tallymark.fidelity.rates import Rates
 from tallymark.fidelity.roles import full_name, roles
 from tallymark.fidelity.status import status
-from tallymark.http import Problem
+from tallymark.http import MOST_TABLE_BYTES, Problem
 from tallymark.query import (
+    boards_api,
     checking,
     dead_letters,
     live,
@@ -18,8 +19,11 @@ from tallymark.query import (
     over_time,
     parsing,
     preview,
+    queries_api,
+    saved_series,
     seen,
     sentences,
+    tables_api,
     tail,
     tenants_api,
     totals,
@@ -52,7 +56,13 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
         Route("GET", "/v1/tenants", "every tenant", _plain(lambda: tenants_api.list_tenants(sources))),
         Route("GET", "/v1/meters", "every meter", _of_tenant(partial(meters_api.list_meters, sources))),
         Route("GET", METER, "one meter", _named(partial(meters_api.get_meter, sources))),
-        Route("PUT", METER, "add or change a meter", _put(sources), body="the definition, as in the file of meters"),
+        Route(
+            "PUT",
+            METER,
+            "add or change a meter",
+            _put(partial(_put_meter, sources)),
+            body="the definition, as in the file of meters",
+        ),
         Route("DELETE", METER, "stop counting a meter", _named(partial(meters_api.delete_meter, sources))),
         Route(
             "POST",
@@ -86,6 +96,8 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
         _of_meter("series", "a meter over time", parsing.SERIES, sources, parsing.series, over_time.series),
         _of_meter("top", "the largest series of a meter", parsing.TOP, sources, parsing.top, totals.top),
         *_sentences(sources),
+        *_saved_queries(sources),
+        *_boards(sources),
         Route(
             "GET",
             words.PATH,
@@ -94,6 +106,7 @@ def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = 
             keys=words.KEYS,
             needed=("q",),
         ),
+        *_tables(sources),
         Route(
             "GET",
             f"{METER}/live",
@@ -174,6 +187,78 @@ def _sentences(sources: Sources) -> list[Route]:
     ]
 
 
+def _saved_queries(sources: Sources) -> list[Route]:
+    path = queries_api.PATH
+    return [
+        Route("GET", "/v1/queries", "every saved query", _of_tenant(partial(queries_api.list_queries, sources))),
+        Route("GET", path, "one saved query", _named(partial(queries_api.get_query, sources))),
+        Route(
+            "PUT",
+            path,
+            "save a query",
+            _put(partial(queries_api.put_query, sources)),
+            body=queries_api.BODY,
+            body_types={"application/json": "object", "text/plain": "string"},
+        ),
+        Route("DELETE", path, "delete a saved query", _named(partial(queries_api.delete_query, sources))),
+        Route(
+            "GET",
+            saved_series.PATH,
+            "the windows of a saved query",
+            asking(sources, "saved", saved_series.understanding(sources), saved_series.series),
+            saved_series.PARAMETERS,
+        ),
+    ]
+
+
+def _boards(sources: Sources) -> list[Route]:
+    path = boards_api.PATH
+    return [
+        Route("GET", "/v1/boards", "every board", _of_tenant(partial(boards_api.list_boards, sources))),
+        Route("GET", path, "one board", _named(partial(boards_api.get_board, sources))),
+        Route(
+            "PUT", path, "make or change a board", _put(partial(boards_api.put_board, sources)), body=boards_api.BODY
+        ),
+        Route("DELETE", path, "delete a board", _named(partial(boards_api.delete_board, sources))),
+    ]
+
+
+def _tables(sources: Sources) -> list[Route]:
+    def uploads(method: str, summary: str, make: Callable[[Sources, Request], Response], **rest: Any) -> Route:
+        return Route(
+            method,
+            tables_api.TABLE,
+            summary,
+            partial(make, sources),
+            body=tables_api.BODY,
+            body_types=tables_api.BODY_TYPES,
+            most_body_bytes=MOST_TABLE_BYTES,
+            **rest,
+        )
+
+    return [
+        Route("GET", tables_api.PATH, "every table", partial(tables_api.list_tables, sources)),
+        Route("GET", tables_api.TABLE, "one table, without its rows", partial(tables_api.get_table, sources)),
+        uploads("PUT", "a whole table", tables_api.put_table, keys=tables_api.KEYS),
+        uploads("PATCH", "add, change or end rows of a table", tables_api.patch_table),
+        Route("DELETE", tables_api.TABLE, "delete a table", partial(tables_api.delete_table, sources)),
+        Route(
+            "GET",
+            tables_api.ROWS,
+            "rows of a table, by key",
+            partial(tables_api.list_rows, sources),
+            keys=tables_api.ROWS_KEYS,
+        ),
+        Route(
+            "GET",
+            f"{tables_api.ROWS}/{{key}}",
+            "one row with its history, the newest first",
+            partial(tables_api.get_row, sources),
+            ends_open=True,
+        ),
+    ]
+
+
 def _plain(make: Callable[[], Any]) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         request.no_parameters()
@@ -191,7 +276,7 @@ def _of_tenant(make: Callable[[str], Any]) -> Callable[[Request], Response]:
 
 
 def _named(make: Callable[[str, str], Any]) -> Callable[[Request], Response]:
-    """`make` gets the tenant and the name of the meter."""
+    """`make` gets the tenant and the name in the path."""
 
     def answer(request: Request) -> Response:
         request.no_parameters()
@@ -200,13 +285,19 @@ def _named(make: Callable[[str, str], Any]) -> Callable[[Request], Response]:
     return answer
 
 
-def _put(sources: Sources) -> Callable[[Request], Response]:
+def _put(make: Callable[[Request], tuple[int, Any]]) -> Callable[[Request], Response]:
+    """`make` gives the status and the answer."""
+
     def answer(request: Request) -> Response:
         request.no_parameters()
-        code, data = meters_api.put_meter(sources, request.tenant, request.arguments["name"], request.body)
+        code, data = make(request)
         return json_response(data, status=code)
 
     return answer
+
+
+def _put_meter(sources: Sources, request: Request) -> tuple[int, Any]:
+    return meters_api.put_meter(sources, request.tenant, request.arguments["name"], request.body)
 
 
 def _checked(sources: Sources) -> Callable[[Request], Response]:

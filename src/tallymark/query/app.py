@@ -11,7 +11,6 @@ from tallymark import telemetry
 from tallymark.events.tenants import MAIN
 from tallymark.http import App, Callers, Problem, Scope
 from tallymark.query import streams
-from tallymark.query.meters_api import MOST_BODY_BYTES
 from tallymark.query.parameters import read_pairs
 from tallymark.query.response import NOT_STORED, Response
 from tallymark.query.retrying import MOST_TRIES
@@ -85,7 +84,7 @@ class Dispatcher:
             scope.method,
             scope.path,
             read_pairs(scope.query_string),
-            await _body(proto) if route.body else b"",
+            await _body(proto, route.most_body_bytes) if route.body else b"",
             dict(zip(route.names, arguments, strict=True)),
             scope.headers.get,
             MAIN if is_page(scope.path) else tenant_of(scope),
@@ -141,14 +140,14 @@ def make_app(sources: Sources, routes: Routes) -> tuple[Dispatcher, App]:
     return dispatcher, app
 
 
-async def _body(proto: Any) -> bytes:
+async def _body(proto: Any, most_bytes: int) -> bytes:
     """The body, read only until it exceeds the limit: a longer one is refused anyway."""
-    body = b""
+    body = bytearray()
     async for chunk in proto:
         body += chunk
-        if len(body) > MOST_BODY_BYTES:
+        if len(body) > most_bytes:
             break
-    return body
+    return bytes(body)
 
 
 def _problem(error: Exception, scope: Scope) -> Problem:

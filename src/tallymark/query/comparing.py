@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 from decimal import Context, Decimal
+from math import isfinite
 from typing import Any
 
 from tallymark.aggregates.functions import Value
+from tallymark.evaluation.lengths import Length, earlier
+from tallymark.evaluation.steps import Edges, Step
 from tallymark.http import Problem
 from tallymark.query import lengths
-from tallymark.query.lengths import Length
 from tallymark.query.ranges import Range
-from tallymark.query.steps import Edges, Step
 from tallymark.suggest import suggest
 
 PREVIOUS = "previous"
@@ -60,7 +61,7 @@ def _before(
     else:
         length = _length(text, grain_s)
     # The seconds of some offsets from before 1972 are not on the grain.
-    first, last = (lengths.earlier(each, length, zone) // grain_s * grain_s for each in (start_s, end_s))
+    first, last = (earlier(each, length, zone) // grain_s * grain_s for each in (start_s, end_s))
     if step is None or edges is None:
         # From the 29th to the 30th of March is no time at all a month earlier, and in the hour that comes twice when
         # clocks go back a day earlier may be less than none: then it is as long as the range itself.
@@ -91,7 +92,8 @@ def change(now: Value, before: Value) -> dict[str, Value]:
         difference: int | float | Decimal = _EXACT.subtract(now, before)
     else:
         difference = now - before  # type: ignore[operator]
-    return {"difference": difference, "percent": 100 * float(difference) / abs(float(before)) if before else None}
+    percent = 100 * float(difference) / abs(float(before)) if before else None
+    return {"difference": difference, "percent": percent if percent is not None and isfinite(percent) else None}
 
 
 def changes(now: Mapping[str, Value], before: Mapping[str, Value]) -> dict[str, dict[str, Value]]:

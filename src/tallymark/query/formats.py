@@ -86,6 +86,7 @@ def _headers(answer: Answer) -> list[tuple[str, str]]:
         "meter-version": fresh["meter_version"],
         "range": f"{span['from'] or '..'}/{span['to'] or '..'}",
         "left-out": answer.body.get("left_out"),
+        "other": answer.body.get("other", {}).get("count"),
     }
     return [(f"tallymark-{name}", str(value)) for name, value in said.items() if value is not None]
 

@@ -3,16 +3,21 @@
 from collections.abc import Sequence
 
 from tallymark.aggregates.functions import NAMES, can_ask, function, is_percentile
+from tallymark.evaluation.values import RATE
 from tallymark.http import Problem
 from tallymark.meters.function_names import in_order, is_function, meant
 from tallymark.store.model import RegisteredMeter
 
-RATE = "rate"
+# As many as a meter may compute. Each takes its own pass over the sketches of every point.
+MOST = 64
 
 
 def asked(words: Sequence[str], registered: RegisteredMeter) -> tuple[str, ...]:
     """Those in `fn`, else all that the meter computes. Any can be asked for whose columns the meter keeps."""
     meter = registered.meter
+    if len(words) > MOST:
+        detail = f"{len(words):,} functions in one question exceed {MOST}; ask in several"
+        raise Problem(400, "over_limit", detail, limit=MOST, actual=len(words), parameter="fn")
     for name in words:
         if not is_function(name) or not can_ask(meter.compute, meter.decimals, name):
             raise Problem(400, "unknown_function", _why_not(name, registered), parameter="fn", function=name[:60])

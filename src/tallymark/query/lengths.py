@@ -1,38 +1,13 @@
-"""Lengths of time as users write them: `90s`, `5m`, `1d`, `1mo`; and moments that lie such a length apart."""
+"""Lengths of time as users write them: `90s`, `5m`, `1d`, `1mo`."""
 
 import re
-from calendar import monthrange
-from dataclasses import dataclass
-from datetime import datetime, tzinfo
 
+from tallymark.evaluation.lengths import DAY_S, UNITS_S, Length
 from tallymark.http import Problem
-from tallymark.query.moments import UNITS_S
 
-DAY_S = 86_400
 LONGEST_DAYS, LONGEST_MONTHS = 3660, 120
 
 _LENGTH = re.compile(r"([0-9]{1,9})(s|m|h|d|w|mo)")
-
-
-@dataclass(frozen=True, slots=True)
-class Length:
-    """A number of seconds, minutes, hours, days, weeks or months. The last three follow a calendar."""
-
-    count: int
-    unit: str
-
-    @property
-    def seconds(self) -> int:
-        """Of days and weeks as UTC has them; months have no fixed length."""
-        return self.count * UNITS_S[self.unit]
-
-    @property
-    def months(self) -> int:
-        return self.count if self.unit == "mo" else 0
-
-    @property
-    def days(self) -> int:
-        return {"d": self.count, "w": 7 * self.count}.get(self.unit, 0)
 
 
 def parse(name: str, text: str, *, code: str) -> Length:
@@ -69,26 +44,3 @@ def to_text(seconds: int) -> str:
     """The shortest way to write it: `90s`, `2m`, `1h`."""
     unit = next(unit for unit in ("d", "h", "m", "s") if seconds % UNITS_S[unit] == 0)
     return f"{seconds // UNITS_S[unit]}{unit}"
-
-
-def earlier(moment_s: int, length: Length, zone: tzinfo) -> int:
-    return later(moment_s, Length(-length.count, length.unit), zone)
-
-
-def later(moment_s: int, length: Length, zone: tzinfo) -> int:
-    """The moment so much later (or earlier, if the count is negative).
-
-    Days, weeks and months keep the time of day in the zone; a day that the month does not have is its last one.
-    """
-    if length.unit in ("s", "m", "h"):
-        return moment_s + length.seconds
-    local = datetime.fromtimestamp(moment_s, zone)
-    if length.unit == "mo":
-        years, month = divmod(local.year * 12 + local.month - 1 + length.months, 12)
-        day = min(local.day, monthrange(years, month + 1)[1])
-        local = local.replace(year=years, month=month + 1, day=day, fold=0)
-    else:
-        local = datetime.fromordinal(local.toordinal() + length.days).replace(
-            hour=local.hour, minute=local.minute, second=local.second, tzinfo=zone
-        )
-    return int(local.timestamp())

@@ -9,17 +9,17 @@ def too_many_points(actual: int | None, limits: QuerySettings) -> Problem:
     points = "more points than" if actual is None else f"{actual:,} points exceed"
     detail = (
         f"{points} query.max_points = {limits.max_points:,};"
-        " use a longer step, a shorter range, fewer keys in by, fewer labels, or limit="
+        " use longer steps or windows, a shorter range, fewer keys to group by, or a limit"
     )
     if actual is None:
-        return Problem(400, "over_limit", detail, limit=limits.max_points)
-    return Problem(400, "over_limit", detail, limit=limits.max_points, actual=actual)
+        return Problem(400, "over_limit", detail, limit=limits.max_points, parameter="step")
+    return Problem(400, "over_limit", detail, limit=limits.max_points, actual=actual, parameter="step")
 
 
 def too_many_bytes(most_bytes: int) -> Problem:
     detail = (
         f"the series and buckets of this question take more than {most_bytes // 1_000_000:,} MB, the limit for one"
-        " question; filter by a label, or use fewer keys in by, a longer step or a shorter range"
+        " question; filter by a label, or use fewer keys to group by, longer steps or windows, or a shorter range"
     )
     return Problem(400, "over_limit", detail, limit=most_bytes)
 

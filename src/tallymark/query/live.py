@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import polars as pl
 
+from tallymark.evaluation.values import values
 from tallymark.events.moments import rfc3339_s
 from tallymark.query import parsing
 from tallymark.query.meters_api import known_meter
 from tallymark.query.routes import Request
 from tallymark.query.sources import Sources
 from tallymark.query.streams import News, Opening, Source, message
-from tallymark.query.values import values
 from tallymark.store import deltas
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Store

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import polars as pl
 
 from tallymark.aggregates.functions import VERSION_COLUMN, Value, columns_for
+from tallymark.evaluation.values import NOTHING, values
 from tallymark.fidelity.freshness import Freshness
 from tallymark.query import windows
 from tallymark.query.parsing import Question
 from tallymark.query.ranges import Range
 from tallymark.query.reading import key_columns
-from tallymark.query.values import NOTHING, values
 from tallymark.query.windows import REPEATS, Window
 
 

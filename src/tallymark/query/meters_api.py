@@ -4,23 +4,25 @@ from typing import Any
 
 import msgspec
 
+from tallymark.evaluation.values import since
 from tallymark.events.moments import rfc3339_ms, rfc3339_s
 from tallymark.events.tenants import DEMO, MAIN
-from tallymark.fidelity.meters import late_events, series_counts, series_of
+from tallymark.fidelity.meters import beside, series_counts, series_of
 from tallymark.fidelity.roles import roles
 from tallymark.http import Problem
-from tallymark.meters import BUILT_IN, Meter, MeterError, from_mapping, to_mapping
+from tallymark.meters import BUILT_IN, MeterError, from_mapping, to_mapping
+from tallymark.meters.model import QUERIED, Meter
 from tallymark.query.parameters import LABEL
 from tallymark.query.retrying import of_a_moment
+from tallymark.query.routes import MOST_BODY_BYTES
 from tallymark.query.sources import Sources
 from tallymark.query.tenants_api import require_room, require_tenant
-from tallymark.query.values import since
 from tallymark.store.model import RegisteredMeter
 from tallymark.store.protocol import Registry, UnknownMeter
+from tallymark.store.queried import select_queried, selections
+from tallymark.store.selections import Kept, Selection
 from tallymark.suggest import suggest
 from tallymark.tenants import PARAMETER as TENANT
-
-MOST_BODY_BYTES = 64_000
 
 
 def known_meter(registry: Registry, tenant: str, name: str) -> RegisteredMeter:
@@ -45,30 +47,40 @@ def get_meter(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
         for gap in sources.store.registry.gaps(found.meter_id)
     ]
     alive = roles(sources.settings.run_folder, sources.store.heartbeats.beats(), now_ms=sources.clock_ms())
-    late = of_a_moment(lambda: _late_events(sources, found)) if found.meter.late else {}
-    return {**to_json(found), **series_of(found, series_counts(alive)), **late, "gaps": gaps}
+    uncounted = of_a_moment(lambda: _beside(sources, found)) if found.meter.late or found.kept else {}
+    return {**to_json(found), **series_of(found, series_counts(alive)), **uncounted, "gaps": gaps}
 
 
-def _late_events(sources: Sources, registered: RegisteredMeter) -> dict[str, Any]:
+def _beside(sources: Sources, registered: RegisteredMeter) -> dict[str, Any]:
     with sources.store.snapshots.take() as snapshot:
-        return late_events(snapshot, registered)
+        return beside(snapshot, registered)
 
 
 def put_meter(sources: Sources, tenant: str, name: str, body: bytes) -> tuple[int, dict[str, Any]]:
     """(status, answer): 201 for a new meter, 200 for a new version or no change. A new tenant begins with it."""
     meter = _definition(name, body)
     before = {known.meter.name: known for known in sources.store.registry.meters(tenant)}.get(name)
-    if before is not None and before.built_in:
-        if meter == before.meter:
-            return 200, {**to_json(before), "note": "nothing changed"}
+    if before is not None and before.built_in and not meter.differs_in_keep_alone(before.meter):
         raise _built_in(name, "redefined")
     is_new_tenant = require_room(sources.store.registry, tenant)
-    if is_new_tenant and name in BUILT_IN:
+    if is_new_tenant and name in BUILT_IN and not (meter.keep and meter.differs_in_keep_alone(BUILT_IN[name])):
         raise _built_in(name, "redefined")
-    after = sources.store.registry.put_meter(tenant, meter, now_ms=sources.clock_ms())
+    after = sources.store.registry.put_meter(
+        tenant, meter, now_ms=sources.clock_ms(), selection=_selection(sources, tenant, meter)
+    )
+    # Another meter of that name may be what a saved query of the tenant meant.
+    select_queried(sources.store, now_ms=sources.clock_ms(), tenant=tenant)
     # A typing error in a tenant's name would otherwise go unnoticed.
     note = _note(before, after) + (f"; {tenant} is a new tenant" if is_new_tenant else "")
     return (201 if before is None else 200), {**to_json(after), "note": note}
+
+
+def _selection(sources: Sources, tenant: str, meter: Meter) -> Selection | None:
+    """What saved queries select of it, so that it drops nothing of that from its first moment on."""
+    if meter.keep != QUERIED:
+        return None
+    others = [known.meter for known in sources.store.registry.meters(tenant) if known.meter.name != meter.name]
+    return selections(sources.store, tenant, [*others, meter])[meter.name]
 
 
 def delete_meter(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
@@ -82,6 +94,7 @@ def delete_meter(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
 def resume_meter(sources: Sources, tenant: str, name: str) -> dict[str, Any]:
     before = known_meter(sources.store.registry, tenant, name)
     after = sources.store.registry.resume_meter(tenant, name)
+    select_queried(sources.store, now_ms=sources.clock_ms(), tenant=tenant)
     return {**to_json(after), "note": _resumed(before, after)}
 
 
@@ -96,7 +109,16 @@ def to_json(registered: RegisteredMeter) -> dict[str, Any]:
         "broken": registered.broken,
         "missed": registered.missed,
         **since(registered, registered.meter.compute),
+        **({} if registered.kept is None else _kept(registered.kept)),
     }
+
+
+def _kept(kept: Kept) -> dict[str, Any]:
+    """The metrics that are stored, each with since when, and since when all are; null is from the beginning."""
+    moments = {name: rfc3339_ms(at_ms) if at_ms else None for name, at_ms in sorted(kept.since_ms.items())}
+    every_ms = kept.every_since_ms
+    every = {} if every_ms is None else {"every_metric_since": rfc3339_ms(every_ms) if every_ms else None}
+    return {"kept": moments, **every}
 
 
 def _unknown(registry: Registry, tenant: str, name: str) -> Problem:

@@ -4,13 +4,12 @@ import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from datetime import time as clock_time
 
+from tallymark.evaluation.lengths import UNITS_S
 from tallymark.http import Problem
 
 EARLIEST_MS = 0
 LATEST_MS = int(datetime(9900, 1, 1, tzinfo=UTC).timestamp() * 1000)
 """far enough from what `datetime` can hold that a bucket may be added"""
-
-UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 _RELATIVE = re.compile(r"(?:now)?-([0-9]{1,9})([smhdw])")
 _EPOCH_MS = re.compile(r"[0-9]{1,18}")

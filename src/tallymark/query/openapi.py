@@ -11,8 +11,21 @@ from tallymark.query.routes import Route
 from tallymark.tenants import PARAMETER
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-_PATH_PARTS = {"name": ("name of a meter", "events"), "id": ("number of a dead letter", "17")}
-OF_A_TENANT = ("/v1/meters", "/v1/query", "/v1/dlq", "/v1/events", "/v1/tail")
+_PATH_PARTS = {
+    "name": ("name of a meter, table, saved query or board", "events"),
+    "id": ("number of a dead letter", "17"),
+    "key": ("key of a row", "A"),
+}
+OF_A_TENANT = (
+    "/v1/meters",
+    "/v1/query",
+    "/v1/queries",
+    "/v1/boards",
+    "/v1/tables",
+    "/v1/dlq",
+    "/v1/events",
+    "/v1/tail",
+)
 """paths whose answers are those of one tenant; the others take `?tenant=` too, and it changes nothing"""
 _ERRORS = {
     "400": "wrong parameters",

@@ -8,18 +8,17 @@ import polars as pl
 
 from tallymark.aggregates import columns
 from tallymark.aggregates.functions import Value
+from tallymark.evaluation.steps import Edges
+from tallymark.evaluation.values import NOTHING, RATE, largest, unknown, values
 from tallymark.events.moments import rfc3339_s
 from tallymark.fidelity.freshness import Freshness
 from tallymark.query import limits, windows
 from tallymark.query.answers import Answer, answered, fresh
 from tallymark.query.comparing import changes
-from tallymark.query.functions import RATE
 from tallymark.query.parsing import Question
 from tallymark.query.ranges import Range, covered_s
-from tallymark.query.reading import key_columns, read
+from tallymark.query.reading import key_columns, others, read
 from tallymark.query.sources import Sources
-from tallymark.query.steps import Edges
-from tallymark.query.values import NOTHING, largest, unknown, values
 from tallymark.settings import QuerySettings
 from tallymark.store.protocol import Snapshot, TooManyBytes, TooManyRows
 
@@ -38,10 +37,10 @@ def series(sources: Sources, question: Question) -> Answer:
             raise limits.too_many_points(None, settings) from None
         except TooManyBytes as error:
             raise limits.too_many_bytes(error.most_bytes) from None
-        freshness = fresh(sources, snapshot, question)
+        freshness, other = fresh(sources, snapshot, question), others(snapshot, question)
     points = _points(question, question.range, rows, freshness)
     lines = sorted(points)
-    times = [rfc3339_s(start_s) for start_s, _ in _windows(question, question.range)]
+    times = [rfc3339_s(start_s) for start_s, _ in spans_of(question, question.range)]
     shown: list[dict[str, Any]] = []
     earlier = _points(question, question.comparison.range, before, freshness) if question.comparison else {}
     nothing = _blanks(question, question.comparison.range, freshness) if question.comparison else []
@@ -54,7 +53,7 @@ def series(sources: Sources, question: Question) -> Answer:
             found = [{**point, "before": then, "change": changes(now, then)} for point, now, then in pairs]
         shown.append({"labels": dict(zip(question.by, labels, strict=True)), "points": found})
     body: dict[str, Any] = {"series": shown, **({"left_out": left_out} if left_out else {})}
-    return answered(question, freshness, rows, body, shown)
+    return answered(question, freshness, [rows, before], body, shown, other=other)
 
 
 def _rows(snapshot: Snapshot, question: Question, settings: QuerySettings) -> tuple[pl.DataFrame, int]:
@@ -62,16 +61,16 @@ def _rows(snapshot: Snapshot, question: Question, settings: QuerySettings) -> tu
 
     Everything stays in columns until it is known to fit: as objects, 20,000 series of an hour took 590 MB and 8 s.
     """
-    span, edges = question.range, _edges(question.range)
+    span, edges = question.range, edges_of(question.range)
     points = edges.count * (2 if question.comparison else 1)
     most_series = settings.max_points // points
     if question.by and question.most <= most_series:
         all_series = read(snapshot, question, span)
         first = largest(all_series, key_columns(question), question.functions[0], question.meter, most=question.most)
         kept = first.select(key_columns(question))
-        return _in_buckets(snapshot, question, span, only=kept), all_series.height - kept.height
+        return in_buckets(snapshot, question, span, only=kept), all_series.height - kept.height
     reads = 1 if edges.count == 1 else (edges.end_s - edges.start_s) // edges.read_s
-    rows = _in_buckets(snapshot, question, span, most_rows=max(1, most_series) * reads)
+    rows = in_buckets(snapshot, question, span, most_rows=max(1, most_series) * reads)
     found = rows.select(key_columns(question)).n_unique() if question.by else 1
     if found > most_series:
         raise limits.too_many_points(found * points, settings)
@@ -83,19 +82,20 @@ def _rows_before(snapshot: Snapshot, question: Question, rows: pl.DataFrame) -> 
     if question.comparison is None:
         return rows.clear()
     only = rows.select(key_columns(question)).unique() if question.by else None
-    return _in_buckets(snapshot, question, question.comparison.range, only=only)
+    return in_buckets(snapshot, question, question.comparison.range, only=only)
 
 
-def _edges(span: Range) -> Edges:
+def edges_of(span: Range) -> Edges:
     assert span.edges is not None
     return span.edges
 
 
-def _windows(question: Question, span: Range) -> list[tuple[int, int]]:
-    return _edges(span).windows(question.window.buckets if question.window else 1)
+def spans_of(question: Question, span: Range) -> list[tuple[int, int]]:
+    """(start, end) of each window."""
+    return edges_of(span).windows(question.window.buckets if question.window else 1)
 
 
-def _in_buckets(
+def in_buckets(
     snapshot: Snapshot,
     question: Question,
     span: Range,
@@ -104,7 +104,7 @@ def _in_buckets(
     most_rows: int | None = None,
 ) -> pl.DataFrame:
     """One row a series and bucket that has events."""
-    edges = _edges(span)
+    edges = edges_of(span)
     if edges.count == 1:
         rows = read(snapshot, question, span, only=only, most_rows=most_rows)
         # Without keys there is a row also of no events.
@@ -120,13 +120,13 @@ def _in_buckets(
 
 def _points(question: Question, span: Range, rows: pl.DataFrame, fresh: Freshness) -> dict[Labels, list[Point]]:
     """One value a window, for each series."""
-    keys, edges = key_columns(question), _edges(span)
+    keys, edges = key_columns(question), edges_of(span)
     if question.window and question.window.buckets > 1:
         rows = windows.over_buckets(rows, keys, edges.seconds[:-1], question.window.buckets)
-    spans = _windows(question, span)
+    spans = spans_of(question, span)
     place = {start_s: number for number, (start_s, _) in enumerate(spans)}
     starts: Sequence[int] = rows["bucket_s"].to_list()
-    seconds = _seconds(starts, dict(spans), fresh) if RATE in question.functions else None
+    seconds = seconds_of(starts, dict(spans), fresh) if RATE in question.functions else None
     found = values(rows, question.functions, question.meter, seconds=seconds)
     blanks = _blanks(question, span, fresh)
     points: dict[Labels, list[Point]] = {} if question.by else {(): [*blanks]}
@@ -138,7 +138,7 @@ def _points(question: Question, span: Range, rows: pl.DataFrame, fresh: Freshnes
     return points
 
 
-def _seconds(starts: Sequence[int], ends: Mapping[int, int], fresh: Freshness) -> list[float]:
+def seconds_of(starts: Sequence[int], ends: Mapping[int, int], fresh: Freshness) -> list[float]:
     now_s = fresh.now_ms / 1000
     return [covered_s(start_s, ends[start_s], now_s) for start_s in starts]
 
@@ -146,7 +146,7 @@ def _seconds(starts: Sequence[int], ends: Mapping[int, int], fresh: Freshness) -
 def _blanks(question: Question, span: Range, fresh: Freshness) -> list[Point]:
     """What windows without events have: they are empty once they are complete; until then their value is unknown."""
     (empty,) = values(NOTHING, question.functions, question.meter, seconds=[1.0])
-    ends = [end_s for _, end_s in _windows(question, span)]
+    ends = [end_s for _, end_s in spans_of(question, span)]
     complete = bisect_right(ends, fresh.complete_through_ms // 1000) if fresh.complete_through_ms is not None else 0
     blanks: list[Point] = [empty] * complete
     return blanks + [unknown(question.functions)] * (len(ends) - complete)

@@ -92,9 +92,10 @@ class Given:
             )
         return values[0] if values else None
 
-    def words(self, name: str) -> tuple[str, ...]:
-        """The values of a parameter that may repeat or be a list with commas, each once."""
-        words = [word.strip() for value in self.values.get(name, ()) for word in value.split(",")]
+    def words(self, name: str, *, known: Collection[str] = ()) -> tuple[str, ...]:
+        """The values of a parameter that may repeat or be a list with commas, each once; a known one stays whole."""
+        values = self.values.get(name, ())
+        words = [word for value in values for word in ([value] if value in known else map(str.strip, value.split(",")))]
         return tuple(dict.fromkeys(word for word in words if word))
 
     def whole(self, name: str, *, default: int, most: int, setting: str = "") -> int:

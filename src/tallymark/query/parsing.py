@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from math import prod
 
+from tallymark.evaluation.steps import Fixed, Step
 from tallymark.http import Problem
 from tallymark.query import comparing, functions, limits, ranges, steps, windows
 from tallymark.query.comparing import PREVIOUS, Comparison
@@ -85,7 +86,7 @@ def series(
     start_ms, end_ms = ranges.last_hour(given, now_ms=now_ms, zone=zone)
     step_text = DEFAULT_STEP if (asked := given.one("step")) is None else asked
     if is_whole:
-        step: steps.Step = steps.Fixed(meter.meter.grain_s)
+        step: Step = Fixed(meter.meter.grain_s)
         edges = steps.one_bucket(start_ms, end_ms, grain_s=meter.meter.grain_s)
     else:
         step = steps.parse(step_text, zone, grain_s=meter.meter.grain_s)
@@ -161,7 +162,7 @@ def _slid(question: Question, given: Given, settings: QuerySettings) -> Question
     return replace(question, window=window)
 
 
-def _compared(question: Question, given: Given, zone: tzinfo, step: steps.Step | None = None) -> Question:
+def _compared(question: Question, given: Given, zone: tzinfo, step: Step | None = None) -> Question:
     text = given.one("compare")
     if text is None and question.by_growth:
         text = PREVIOUS
@@ -195,7 +196,7 @@ def _late(given: Given, meter: RegisteredMeter) -> str:
 
 
 def _keys(given: Given, meter: RegisteredMeter) -> tuple[str, ...]:
-    by = given.words("by")
+    by = given.words("by", known=meter.labels)
     for key in by:
         if key not in meter.labels:
             near = suggest(key, meter.labels, what="its keys are")

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tallymark.aggregates import columns
+from tallymark.evaluation.values import NOTHING, largest, values
 from tallymark.events import frame
 from tallymark.http import Problem
 from tallymark.log.protocol import Record
@@ -27,7 +28,6 @@ from tallymark.query.newest import Budget
 from tallymark.query.parameters import Pairs, sort_out
 from tallymark.query.seen import KEYS, minutes_of, newest
 from tallymark.query.sources import Sources
-from tallymark.query.values import NOTHING, largest, values
 from tallymark.store import deltas
 from tallymark.store.model import RegisteredMeter
 

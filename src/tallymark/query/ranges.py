@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from tallymark.evaluation.steps import Edges
 from tallymark.events.moments import rfc3339_ms, rfc3339_s
 from tallymark.http import Problem
 from tallymark.query import moments
 from tallymark.query.parameters import Given
-from tallymark.query.steps import Edges
 from tallymark.suggest import suggest
 
 HOUR_MS = 3_600_000
@@ -84,5 +84,5 @@ def cut(edges: Edges, start_ms: int, end_ms: int) -> Range:
 
 def _check_order(start_ms: int, end_ms: int) -> None:
     if start_ms >= end_ms:
-        order = f"from = {rfc3339_ms(start_ms)} is not before to = {rfc3339_ms(end_ms)}"
-        raise Problem(400, "empty_range", f"{order}; ranges are [from, to)", parameter="from")
+        detail = f"the range is empty: it begins at {rfc3339_ms(start_ms)} and ends at {rfc3339_ms(end_ms)}"
+        raise Problem(400, "empty_range", detail, parameter="from")

@@ -1,10 +1,12 @@
 """What the store has for a question: rows of its range, or of the range it is compared with."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from tallymark.aggregates import columns
+from tallymark.meters.model import OTHER
 from tallymark.query.parsing import Question
 from tallymark.query.ranges import Range
 from tallymark.store.model import label_column
@@ -54,6 +56,17 @@ def read(
     keys = [*key_columns(question), *(["bucket_s"] if step_s is not None else [])]
     rows = parts[0] if len(parts) == 1 else columns.merge(pl.concat(parts), keys)
     return rows.join(only, on=key_columns(question), how="semi") if only is not None and question.by else rows
+
+
+def others(snapshot: Snapshot, question: Question) -> int:
+    """Events of a meter with `max_series` that lost their labels: some may be of the series asked about."""
+    asked, labels = question.where, question.meter.labels
+    if question.meter.meter.max_series is None or not (asked or question.by):
+        return 0
+    if any(OTHER in wanted for wanted in asked.values()):
+        return 0  # asked for themselves
+    all_other = replace(question, where=dict.fromkeys(labels, (OTHER,)), by=(), functions=("count",))
+    return int(read(snapshot, all_other, question.range)["n"].sum())
 
 
 def _named(question: Question, only: pl.DataFrame) -> Mapping[str, Sequence[str]]:

@@ -12,6 +12,9 @@ from tallymark.query.response import Response
 from tallymark.query.streams import Opening
 from tallymark.suggest import suggest
 
+MOST_BODY_BYTES = 64_000
+"""unless a route says otherwise"""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -59,12 +62,15 @@ class Route:
     content: str = "application/json"
     opens: Open | None = None
     """instead of `answer`, for a stream of server-sent events"""
+    most_body_bytes: int = MOST_BODY_BYTES
+    """of the request; more is read no further"""
+    ends_open: bool = False
+    """the last part of the path may contain slashes"""
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        return re.compile(
-            "/".join("([^/]+)" if part.startswith("{") else re.escape(part) for part in self.path.split("/"))
-        )
+        parts = ["([^/]+)" if part.startswith("{") else re.escape(part) for part in self.path.split("/")]
+        return re.compile("/".join([*parts[:-1], "(.+)"] if self.ends_open else parts), re.DOTALL)
 
     @property
     def names(self) -> list[str]:

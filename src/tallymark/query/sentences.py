@@ -1,25 +1,26 @@
 """`/v1/query`: a question in the query language, understood as a series."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
 
+from tallymark.evaluation.lengths import DAY_S
 from tallymark.http import Problem
 from tallymark.meters import language
 from tallymark.meters.language import Query, QueryError
-from tallymark.meters.selection import METRIC
+from tallymark.meters.model import QUERIED
+from tallymark.meters.selection import METRIC, Selected
 from tallymark.query import parsing
-from tallymark.query.lengths import DAY_S
-from tallymark.query.meters_api import MOST_BODY_BYTES
-from tallymark.query.parameters import LABEL, read_pairs, sort_out
+from tallymark.query.parameters import LABEL, Pairs, read_pairs, sort_out
 from tallymark.query.parsing import Question
-from tallymark.query.routes import Request
+from tallymark.query.routes import MOST_BODY_BYTES, Request
 from tallymark.query.sources import Sources
 from tallymark.query.tenants_api import require_tenant
 from tallymark.store.model import RegisteredMeter, label_column
 from tallymark.store.protocol import Store, TooManyBytes, TooManyRows
 from tallymark.store.read_plan import Question as StoreQuestion
+from tallymark.suggest import suggest
 
 PATH = "/v1/query"
 PARAMETERS = ("tz", "format", "consistency")
@@ -35,28 +36,47 @@ def understanding(sources: Sources) -> Callable[[Request], Question]:
 
     def understand(request: Request) -> Question:
         query = _query(request)
-        meters = {each.meter.name: each for each in sources.store.registry.meters(request.tenant)}
-        if not meters:
-            require_tenant(sources.store.registry, request.tenant)
+        meters = meters_of(sources, request.tenant)
         try:
             selected = language.resolve(
                 query,
                 [each.meter for each in meters.values()],
-                lambda meter: _Metrics(sources.store, meters[meter.name], known),
+                lambda meter: Metrics(sources.store, meters[meter.name], known),
             )
+            _check_stored(query, selected, Metrics(sources.store, meters[selected.meter.name], known))
             where = language.filters(query, selected)
         except QueryError as error:
-            raise _refused(error) from None
-        return _asked(sources, request, query, meters[selected.meter.name], where)
+            raise refused(error) from None
+        given = [pair for pair in request.pairs if pair[0] in PARAMETERS]
+        return asked(sources, query, meters[selected.meter.name], where, given)
 
     return understand
+
+
+def _check_stored(query: Query, selected: Selected, metrics: "Metrics") -> None:
+    """A saved query may wait for its metric; whoever asks now gets no answer from one that was never stored."""
+    meter, metric = selected
+    if metric is not None and meter.keep == QUERIED and metric not in metrics:
+        near = suggest(metric, metrics, otherwise="")
+        detail = f"the meter {meter.name!r} stores only metrics that a saved query selects, and none selects {metric!r}"
+        raise query.error(
+            "unknown_metric", f"{detail}; save one that does, and it is stored from then on{near}", "select"
+        )
+
+
+def meters_of(sources: Sources, tenant: str) -> dict[str, RegisteredMeter]:
+    """By name; 404 if there is no such tenant."""
+    meters = {each.meter.name: each for each in sources.store.registry.meters(tenant)}
+    if not meters:
+        require_tenant(sources.store.registry, tenant)
+    return meters
 
 
 def _query(request: Request) -> Query:
     try:
         return language.parse(_text(request))
     except QueryError as error:
-        raise _refused(error) from None
+        raise refused(error) from None
 
 
 def _text(request: Request) -> str:
@@ -94,10 +114,10 @@ def _from_body(request: Request) -> str:
     return found["q"]
 
 
-def _asked(
-    sources: Sources, request: Request, query: Query, meter: RegisteredMeter, where: dict[str, tuple[str, ...]]
+def asked(
+    sources: Sources, query: Query, meter: RegisteredMeter, where: Mapping[str, Sequence[str]], given_pairs: Pairs
 ) -> Question:
-    """As the same question to `series` would be."""
+    """As the same question to `series` would be; `given_pairs` are further parameters of it."""
     given = {
         "step": query.every or query.window,
         "window": _window(query),
@@ -110,7 +130,7 @@ def _asked(
         *((name, value) for name, value in given.items() if value is not None),
         *(("by", label) for label in query.by),
         *(("fn", name) for name in query.compute or ()),
-        *(pair for pair in request.pairs if pair[0] in PARAMETERS),
+        *given_pairs,
     ]
     try:
         question = parsing.series(
@@ -132,7 +152,7 @@ def _window(query: Query) -> str | None:
     return f"{query.window_s // HOUR_S}h" if query.every_s % DAY_S and query.window_s % DAY_S == 0 else query.window
 
 
-def _refused(error: QueryError) -> Problem:
+def refused(error: QueryError) -> Problem:
     status = 404 if error.code in language.NOT_FOUND else 400
     return Problem(status, error.code, error.detail, position=error.position, excerpt=error.excerpt)
 
@@ -151,7 +171,7 @@ def _pointed(problem: Problem, query: Query) -> Problem:
     return Problem(problem.status, problem.code, detail, position=at.position, excerpt=at.excerpt, **rest)
 
 
-class _Metrics(Collection[str]):
+class Metrics(Collection[str]):
     """The metrics that a meter has counted so far. One is looked up; all are listed only to suggest one of them."""
 
     def __init__(self, store: Store, registered: RegisteredMeter, known: set[tuple[int, str]]) -> None:
@@ -161,6 +181,8 @@ class _Metrics(Collection[str]):
     def __contains__(self, metric: object) -> bool:
         if not isinstance(metric, str):
             return False
+        if self._registered.kept is not None and metric in self._registered.kept.since_ms:
+            return True
         entry = self._registered.set_id, metric
         if entry in self._known:
             return True
@@ -182,6 +204,8 @@ class _Metrics(Collection[str]):
                 self._all = found[label_column(METRIC)].to_list()
             except (TooManyRows, TooManyBytes):
                 self._all = []
+            if self._registered.kept is not None:
+                self._all = [*self._registered.kept.since_ms.keys() - {*self._all}, *self._all]
         return iter(self._all)
 
     def __len__(self) -> int:

@@ -19,6 +19,7 @@ from tallymark.role import Role
 from tallymark.role.heartbeat import Heartbeat
 from tallymark.settings import Settings
 from tallymark.store import address, open_store
+from tallymark.tables import Tables
 
 READY_WITHIN_S = 10.0
 LEAVE_WITHIN_S = 2.0
@@ -56,8 +57,17 @@ async def _serve(settings: Settings, role: Role) -> None:
     cache = AnswerCache(ttl_s=settings.query.cache_ttl_s)
     last_known = LastKnown(most_bytes=settings.query.last_known_bytes)
     newest = LogGlances(lambda: open_reader(settings, "events"))
+    tables = Tables(store.documents, store.table_parts)
     sources = Sources(
-        store, events, refused, settings, clock_ms=_now_ms, cache=cache, last_known=last_known, newest=newest
+        store,
+        events,
+        refused,
+        settings,
+        clock_ms=_now_ms,
+        cache=cache,
+        last_known=last_known,
+        newest=newest,
+        tables=tables,
     )
     rates = Rates(sources)
     dispatcher, app = make_app(sources, api.routes(sources, rates, is_stopping=stop.is_set))

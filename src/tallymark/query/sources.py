@@ -6,6 +6,7 @@ from tallymark.fidelity.evidence import Evidence
 from tallymark.query.cache import AnswerCache
 from tallymark.query.delivery import LastKnown
 from tallymark.query.newest import LogGlances, no_log
+from tallymark.tables import Tables
 
 
 @dataclass(frozen=True)
@@ -14,5 +15,6 @@ class Sources(Evidence):
 
     cache: AnswerCache
     last_known: LastKnown
+    tables: Tables
     newest: LogGlances = field(default_factory=lambda: LogGlances(no_log), kw_only=True)
     """the events themselves, as they stand in the log"""

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from tallymark.aggregates.functions import Value
+from tallymark.evaluation.values import largest, values
 from tallymark.events.moments import rfc3339_s
 from tallymark.fidelity.freshness import Freshness
 from tallymark.query import limits
@@ -16,9 +17,8 @@ from tallymark.query.comparing import changes
 from tallymark.query.measuring import empty, growth, measured
 from tallymark.query.parsing import Question
 from tallymark.query.ranges import Range
-from tallymark.query.reading import key_columns, read
+from tallymark.query.reading import key_columns, others, read
 from tallymark.query.sources import Sources
-from tallymark.query.values import largest, values
 from tallymark.store.protocol import Snapshot, TooManyBytes, TooManyRows
 
 # Rows that windows slide over: series times grains with events.
@@ -31,7 +31,7 @@ def total(sources: Sources, question: Question) -> Answer:
     """One number per aggregate, over all time or over a range; with `by` for each combination of labels."""
     with sources.store.snapshots.take() as snapshot:
         rows = {span: _rows(snapshot, question, span) for span in question.ranges}
-        freshness = how_fresh(sources, snapshot, question)
+        freshness, other = how_fresh(sources, snapshot, question), others(snapshot, question)
     wanted = _named(question)
     if wanted is None:
         found = pl.concat([each.select(key_columns(question)) for each in rows.values()]).unique()
@@ -39,11 +39,11 @@ def total(sources: Sources, question: Question) -> Answer:
             raise limits.too_many_items(found.height, sources.settings.query)
         wanted = sorted(found.iter_rows())
     items = _items(question, rows, wanted, freshness)
-    found_now = rows[question.range]
+    read_rows = list(rows.values())
     if question.by:
-        return answered(question, freshness, found_now, {"items": items}, items)
+        return answered(question, freshness, read_rows, {"items": items}, items, other=other)
     shown = {name: part for name, part in items[0].items() if name != "labels"}
-    return answered(question, freshness, found_now, shown, items)
+    return answered(question, freshness, read_rows, shown, items, other=other)
 
 
 def top(sources: Sources, question: Question) -> Answer:
@@ -51,14 +51,14 @@ def top(sources: Sources, question: Question) -> Answer:
     with sources.store.snapshots.take() as snapshot:
         at_once = question.ranges if question.by_growth else [question.range]
         rows = {span: _rows(snapshot, question, span) for span in at_once}
-        freshness = how_fresh(sources, snapshot, question)
+        freshness, other = how_fresh(sources, snapshot, question), others(snapshot, question)
         kept = _ranked(question, rows, freshness).head(question.most).select(key_columns(question))
         for span in question.ranges:
             if span not in rows:
                 rows[span] = _rows(snapshot, question, span, only=kept)
     rows = {span: each.join(kept, on=kept.columns, how="semi", maintain_order="left") for span, each in rows.items()}
     items = _items(question, rows, list(kept.iter_rows()), freshness)
-    return answered(question, freshness, rows[question.range], {"items": items}, items)
+    return answered(question, freshness, list(rows.values()), {"items": items}, items, other=other)
 
 
 def _rows(snapshot: Snapshot, question: Question, span: Range, *, only: pl.DataFrame | None = None) -> pl.DataFrame:

@@ -13,11 +13,11 @@ import polars as pl
 
 from tallymark.aggregates import columns
 from tallymark.aggregates.rules import Count
+from tallymark.evaluation.steps import Fixed, Step
 from tallymark.http import Problem
 from tallymark.query import lengths, limits
 from tallymark.query.lengths import to_text
 from tallymark.query.ranges import Range
-from tallymark.query.steps import Fixed, Step
 from tallymark.settings import QuerySettings
 
 OVER = ("max", "min", "avg")
@@ -77,7 +77,7 @@ def check_fits(window: Window, span: Range, buckets: int) -> None:
         asked = span.to_json()
         detail = (
             f"no window of {window.text} fits into the range from {asked['from']} to {asked['to']};"
-            f" ask for a longer range (from=-{window.text}), or a shorter window"
+            f" ask for a range of at least {window.text}, or for a shorter window"
         )
         raise Problem(400, "short_range", detail, parameter="window")
 

@@ -108,6 +108,12 @@ class Total(_Answer, frozen=True, kw_only=True):
     def __getitem__(self, function: str) -> Number:
         return self.value[function]
 
+    def __contains__(self, function: object) -> bool:
+        return function in self.value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.value)
+
     def rows(self) -> list[dict[str, Any]]:
         return [frames.row({}, self.value, self.before, self.change, at=self.at)]
 

@@ -81,6 +81,15 @@ def _read_ipc(stream: bytes, *, sketches: bool) -> pl.DataFrame:
     return pl.read_ipc_stream(BytesIO(stream), columns=[name for name in names if name != columns.SKETCH])
 
 
+def touched(entries: Iterable[tuple[int, pl.DataFrame]]) -> dict[int, set[int]]:
+    """Set -> the buckets that these batches added to."""
+    found: dict[int, set[int]] = {}
+    for _, frame in entries:
+        for set_id, bucket_s in frame.select("meter", "bucket_s").unique().iter_rows():
+            found.setdefault(set_id, set()).add(bucket_s)
+    return found
+
+
 def merge(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """One row for each (meter, series, bucket_s) met in any of the frames."""
     filled = [frame for frame in frames if not frame.is_empty()]

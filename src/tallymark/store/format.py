@@ -10,7 +10,7 @@ collector opens stores too.
 | 4 | the aggregate `last` |
 | 5 | tenants; versions of a meter that share their points |
 | 6 | meters by the second; what came late in a set of its own; a limit to the series of a meter |
-| 7 | documents: saved queries, boards, tables |
+| 7 | documents: saved queries, boards, tables; stored windows; meters that keep what is queried |
 """
 
 VERSION = 7

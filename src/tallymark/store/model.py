@@ -8,6 +8,10 @@ from tallymark.aggregates.functions import kept_for
 from tallymark.events.tenants import MAIN
 from tallymark.ledger import Ledger as Ledger
 from tallymark.meters.model import BUILT_IN, Meter
+from tallymark.store.selections import Kept
+
+DROPPED = -(2**30)
+"""the set of what a meter dropped is so much minus the meter's; ids have 32 bits"""
 
 
 class Added(NamedTuple):
@@ -36,16 +40,30 @@ class RegisteredMeter:
     """`meter_id` of the first version that counted the same events in the same way; 0 if it is this one"""
     added: Mapping[str, Added] = field(default_factory=dict)
     """by what is kept (`Function.kept`), for what the first of these versions did not keep"""
+    kept: Kept | None = None
+    """the metrics that it stores, of a meter with `keep: queried`; None is all"""
+    begun_ms: int | None = None
+    """when the first version that has these points was defined; None if it is this one"""
 
     @property
     def set_id(self) -> int:
-        """Whose points its numbers are, in deltas and points. Versions that differ in `compute` alone share them."""
+        """Whose points its numbers are, in deltas and points; versions share them as `Meter.continues` says."""
         return self.first_id or self.meter_id
 
     @property
     def late_set_id(self) -> int:
         """The set of what came late, of a meter that says what becomes of that."""
         return -self.set_id
+
+    @property
+    def dropped_set_id(self) -> int:
+        """The set of the named numbers that it does not store because no saved query selects them: a mere count."""
+        return DROPPED - self.set_id
+
+    @property
+    def stored_metrics(self) -> frozenset[str] | None:
+        """The only named numbers that it stores; None for all."""
+        return None if self.kept is None or self.kept.selection.every else self.kept.selection.metrics
 
     @property
     def counts_as(self) -> int | None:
@@ -60,7 +78,8 @@ class RegisteredMeter:
     @property
     def built_in(self) -> bool:
         """By its origin, not by its definition: that may be another in the next version."""
-        return self.created_ms == 0 and self.meter.name in BUILT_IN
+        begun_ms = self.created_ms if self.begun_ms is None else self.begun_ms
+        return begun_ms == 0 and self.meter.name in BUILT_IN
 
     @property
     def labels(self) -> tuple[str, ...]:

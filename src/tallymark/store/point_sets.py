@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tallymark.meters.model import OTHER, Meter
 from tallymark.store.deltas import SEPARATOR
 from tallymark.store.grains import MINUTE_S
+from tallymark.store.model import DROPPED
 
 Definitions = Iterable[tuple[int, Meter]]
 """(set, a meter that has it)"""
@@ -20,9 +21,9 @@ class Limit:
 
 
 def base_grains(definitions: Definitions) -> dict[int, int]:
-    """Set -> base grain, for those that are counted by less than a minute. What came late is counted by the same."""
+    """Set -> base grain, for those that are counted by less than a minute; what came late or was dropped, too."""
     fine = {set_id: meter.grain_s for set_id, meter in definitions if meter.grain_s < MINUTE_S}
-    return fine | {-set_id: grain_s for set_id, grain_s in fine.items()}
+    return {each: grain_s for set_id, grain_s in fine.items() for each in (set_id, -set_id, DROPPED - set_id)}
 
 
 def series_limits(definitions: Definitions) -> dict[int, Limit]:

@@ -1,6 +1,6 @@
 """The store as the stages see it: what SQLite and Cassandra both do."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from tallymark.store.documents import Document, Kind
     from tallymark.store.read_plan import Question
+    from tallymark.store.selections import Selection
+    from tallymark.store.windows import Lineage, Share, ShareChange
 
 
 class StoreError(Exception):
@@ -108,10 +110,20 @@ class Registry(Protocol):
 
     def meter(self, tenant: str, name: str) -> RegisteredMeter: ...
 
-    def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+    def put_meter(
+        self, tenant: str, meter: Meter, *, now_ms: int, selection: "Selection | None" = None
+    ) -> RegisteredMeter:
         """The same definition again changes nothing; another one is a new version.
 
-        One that differs in `compute` alone goes on with the numbers of the version before it.
+        One that differs in `compute` and `keep` alone goes on with the numbers of the version before it. A meter with
+        `keep: queried` begins with the selection, or goes on with the one it has.
+        """
+        ...
+
+    def select(self, tenant: str, name: str, selection: "Selection", *, now_ms: int) -> bool:
+        """Which metrics a meter with `keep: queried` stores from the next batch on; another selection is a new version.
+
+        False if nothing changed: it stores them already, knows a newer selection, or is no such meter.
         """
         ...
 
@@ -143,6 +155,10 @@ class Lease(Protocol):
         From the first True on, whatever this store object writes in that role is fenced: it raises LeaseLost as soon
         as another process has taken over, also when this one was stopped in between and does not know.
         """
+        ...
+
+    def watch(self) -> None:
+        """Looks whether the holder is silent, so that a `take` that comes later need not begin to wait for that."""
         ...
 
     def release(self) -> None:
@@ -219,6 +235,10 @@ class Snapshot(Protocol):
         """The last batch that this moment has: with the same one, every answer is the same."""
         ...
 
+    def touched(self, *, after: int) -> Mapping[int, Set[int]] | None:
+        """Set -> the buckets that batches after this one added to; None if some of these batches are gone."""
+        ...
+
     def ledger(self) -> dict[int, Ledger]:
         """Per partition, over all tenants."""
         ...
@@ -261,7 +281,16 @@ class Upkeep(Protocol):
         """Set -> how many series its points have; cheap enough for every heartbeat, and perhaps a minute old."""
         ...
 
-    def prune(self, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned: ...
+    def prune(
+        self,
+        *,
+        now_ms: int,
+        journal_keep_ms: int,
+        letter_bytes: int,
+        keep_after: int | None = None,
+    ) -> Pruned:
+        """Entries of the journal after `keep_after` stay, however old they are."""
+        ...
 
     def checkpoint(self) -> bool:
         """Makes all that was applied so far durable; True if that succeeded."""
@@ -334,8 +363,68 @@ class Documents(Protocol):
         """The same text again changes nothing. Raises StoreError if it is too large, or there are too many."""
         ...
 
+    def swap(
+        self, kind: "Kind", tenant: str, name: str, before: "Document | None", body: str, *, now_ms: int
+    ) -> "Document | None":
+        """As `put`, but only in place of `before`; None if something else is there, so that nothing was written.
+
+        After an answer that was lost, None may also mean that it was written and somebody changed it since.
+        """
+        ...
+
     def delete(self, kind: "Kind", tenant: str, name: str) -> bool:
         """False if there was none."""
+        ...
+
+
+class Windows(Protocol):
+    """What saved queries found in each of their windows (see `store.windows`)."""
+
+    def lineages(self, share: int | None = None) -> "list[Lineage]":
+        """Of a share or of all, by tenant and name; also those whose windows are being deleted."""
+        ...
+
+    def share(self, share: int) -> "Share":
+        """For whoever evaluates it: nothing that is under way can change it any more."""
+        ...
+
+    def evaluated(self) -> int | None:
+        """The last batch of the journal that every share has looked at; None without saved queries."""
+        ...
+
+    def write(self, changes: "Sequence[ShareChange]") -> None:
+        """Windows and how far their queries are, together or in that order; again, it changes nothing.
+
+        Raises LeaseLost if another process has taken over one of the shares.
+        """
+        ...
+
+    def read(self, lineage: "Lineage", start_s: int, end_s: int) -> list[tuple[int, bytes]]:
+        """The stored windows that start in the range, as (start, what they hold), in order."""
+        ...
+
+    def drop(self, lineage: "Lineage", *, most: int) -> int | None:
+        """Deletes some windows, about this many, the oldest first: those before the answer; None if none is left."""
+        ...
+
+
+class TableParts(Protocol):
+    """What tables are made of: pieces of bytes that never change. They count once a document names them."""
+
+    def write(self, body: bytes, *, now_ms: int) -> str:
+        """The name under which it lies: a fresh one each time. A crash leaves a part that nobody names."""
+        ...
+
+    def read(self, part: str) -> bytes | None:
+        """None if it was deleted, or never written whole."""
+        ...
+
+    def delete(self, parts: Collection[str]) -> None:
+        """In slices, so that nobody else waits long."""
+        ...
+
+    def written_before(self, at_ms: int) -> list[str]:
+        """All that were begun before a moment and not deleted since."""
         ...
 
 
@@ -361,10 +450,19 @@ class Store(Protocol):
     def documents(self) -> Documents: ...
 
     @property
+    def windows(self) -> Windows: ...
+
+    @property
+    def table_parts(self) -> TableParts: ...
+
+    @property
     def heartbeats(self) -> Heartbeats: ...
 
     def lease(self, role: str, holder: str, *, lease_s: float) -> Lease:
-        """The lease of `pipeline` or `keeper`. Where a file lock already makes a role alone, it is always had."""
+        """The lease of `pipeline`, of `keeper`, or of a share of the saved queries, such as `share/3`.
+
+        Where a file lock already makes a role alone, it is always had.
+        """
         ...
 
     def close(self) -> None: ...

@@ -33,6 +33,8 @@ class Question:
     """those whose columns are wanted; None for all that the meter computes"""
     late: bool = False
     """asks for the events that the meter put aside because they were late, instead of the others"""
+    dropped: bool = False
+    """asks how many named numbers the meter did not store because no saved query selects them: only `count` is known"""
 
     @classmethod
     def between(cls, meter: RegisteredMeter, *, start_s: int | None, end_s: int | None, **rest: Any) -> "Question":
@@ -57,6 +59,8 @@ class Question:
     @property
     def set_id(self) -> int:
         """Whose points answer it."""
+        if self.dropped:
+            return self.meter.dropped_set_id
         return self.meter.late_set_id if self.late else self.meter.set_id
 
     @property

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
 
 from tallymark.aggregates.functions import kept_for
-from tallymark.meters.model import BUILT_IN, EVENTS, Meter
+from tallymark.meters.model import BUILT_IN, EVENTS, QUERIED, Meter
 from tallymark.store.model import Added, LiveMeters, RegisteredMeter
 from tallymark.store.protocol import StoreError, UnknownMeter
+from tallymark.store.selections import Kept, Selection, Step, kept, step
 from tallymark.suggest import suggest
 
 
@@ -22,6 +24,8 @@ class Version:
     meter: Meter
     created_ms: int
     deleted_ms: int | None = None
+    selection: Step | None = None
+    """of a meter with `keep: queried`"""
 
 
 def newest_of(
@@ -49,18 +53,56 @@ def newest_of(
                     last.tenant,
                     last.set_id,
                     _added(sharing),
+                    _kept_by(sharing),
+                    sharing[0].created_ms,
                 )
             )
     return found
 
 
-def following(known: Sequence[Version], meter: Meter) -> tuple[int, int | None]:
-    """(version, set) of a new version, given those that the meter had; None begins a set of its own."""
-    if not known:
-        return 1, None
-    last = max(known, key=lambda each: each.version)
-    goes_on = last.deleted_ms is None and replace(last.meter, compute=meter.compute) == meter
-    return last.version + 1, last.set_id if goes_on else None
+class Following(NamedTuple):
+    """What a new version is, beside its definition."""
+
+    version: int
+    set_id: int | None
+    """None begins a set of its own"""
+    selection: Step | None
+
+
+def following(known: Sequence[Version], meter: Meter, selection: Selection | None = None) -> Following:
+    """Given the versions that the meter had. Without a selection, or with an older one, it is the one before it."""
+    in_order = sorted(known, key=lambda each: each.version)
+    if not in_order or in_order[-1].deleted_ms is not None:
+        first = step(None, selection or Selection()) if meter.keep == QUERIED else None
+        return Following(in_order[-1].version + 1 if in_order else 1, None, first)
+    last = in_order[-1]
+    goes_on = meter.continues(last.meter)
+    before = _kept_by([each for each in in_order if each.set_id == last.set_id])
+    wanted = Selection() if before is None else before.selection
+    if selection is not None and selection.as_of >= wanted.as_of:
+        wanted = selection
+    change = step(before if goes_on else None, wanted) if meter.keep == QUERIED else None
+    return Following(last.version + 1, last.set_id if goes_on else None, change)
+
+
+def is_changed(known: RegisteredMeter, meter: Meter, selection: Selection | None) -> bool:
+    """Whether this definition with this selection needs a new version."""
+    return known.meter != meter or (
+        known.kept is not None
+        and selection is not None
+        and selection.as_of >= known.kept.as_of
+        and not known.kept.is_same(selection)
+    )
+
+
+def is_behind(known: RegisteredMeter, selection: Selection) -> bool:
+    """Whether the selection is read from newer queries than the meter knows of, though it says the same."""
+    return known.kept is not None and known.kept.is_same(selection) and known.kept.as_of < selection.as_of
+
+
+def _kept_by(sharing: Sequence[Version]) -> Kept | None:
+    """The metrics that the newest of the versions that share their points stores."""
+    return kept((each.created_ms, each.selection if each.meter.keep == QUERIED else None) for each in sharing)
 
 
 def _added(sharing: Sequence[Version]) -> dict[str, Added]:
@@ -93,7 +135,8 @@ def live_of(revision: int, newest: Iterable[RegisteredMeter]) -> LiveMeters:
 
 def check_definable(meter: Meter, known: RegisteredMeter | None) -> None:
     """`known` is the meter that has this name now."""
-    if meter.name == EVENTS.name or (known is not None and known.built_in):
+    is_built_in = known is not None and known.built_in and not meter.differs_in_keep_alone(known.meter)
+    if meter.name == EVENTS.name or is_built_in:
         raise StoreError(f"the meter {meter.name} is built in and cannot be redefined; choose another name")
 
 
@@ -105,8 +148,14 @@ def check_deletable(known: RegisteredMeter) -> None:
 def due_built_ins(known: Iterable[RegisteredMeter]) -> list[Meter]:
     """Those that need a version, given the newest of each name: the store is new, or another version made it."""
     by_name = {registered.meter.name: registered for registered in known}
-    return [meter for name, meter in BUILT_IN.items() if name not in by_name or _is_outdated(by_name[name])]
+    missing = [meter for name, meter in BUILT_IN.items() if name not in by_name]
+    return missing + [_built_in_now(known) for known in by_name.values() if _is_outdated(known)]
 
 
 def _is_outdated(known: RegisteredMeter) -> bool:
-    return known.built_in and known.meter != BUILT_IN[known.meter.name]
+    return known.built_in and known.meter != _built_in_now(known)
+
+
+def _built_in_now(known: RegisteredMeter) -> Meter:
+    """As this version of Tallymark defines it, with what people may choose."""
+    return replace(BUILT_IN[known.meter.name], keep=known.meter.keep)

@@ -98,6 +98,14 @@ def test_loss_is_told_under_a_table(capsys, loss, told):
     assert capsys.readouterr().err == (f"{told}: see `tallymark status`\n" if told else "")
 
 
+def test_what_an_answer_leaves_out_is_told_under_its_table(capsys):
+    footnote({"freshness": {"lag_ms": 10, "error": {"distinct": 0.0163}}, "left_out": 1200, "other": {"count": 5}})
+    assert capsys.readouterr().err == (
+        "approximate: distinct ±1.6 % (standard error); 1,200 more series are left out;"
+        " 5 events are under __other__ (max_series): some may be of these labels\n"
+    )
+
+
 def test_what_waits_has_come_in_although_nothing_was_counted(fake_service, capsys):
     fake_service.answers["/v1/status"] = 200, {**GOOD, "lag_ms": None, "in_flight": 1}
     assert main(["status"]) == 0
@@ -133,6 +141,13 @@ def test_several_tenants_are_shown_with_their_events_and_meters(fake_service, ca
     place = lines.index("tenants")
     assert [line.split() for line in lines[place + 1 : place + 3]] == [["1,000", "main"], ["25", "demo"]]
     assert lines[-2:] == ["meters    events", "          demo: events, demo_views"]
+
+
+def test_what_meters_dropped_because_nobody_asks_for_it(fake_service, capsys):
+    meters = [{"name": "hosts", "dropped_values": 239_760}, {"name": "spare", "tenant": "shop", "dropped_values": 0}]
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "meters": meters}
+    assert main(["status"]) == 0
+    assert "          meter hosts dropped 239,760 numbers that no saved query selects\n" in capsys.readouterr().out
 
 
 def test_dead_letters_of_other_tenants_are_named(fake_service, capsys):

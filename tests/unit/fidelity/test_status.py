@@ -2,12 +2,14 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from tallymark.log.protocol import Outgoing
 from tallymark.meters.model import Late, Meter
 from tallymark.store.model import DeadLetter, Lag, Ledger
+from tallymark.store.windows import Lineage, ShareChange
 
 
 def running(desk, *roles, pid=None):
@@ -348,3 +350,35 @@ def test_few_series_are_no_warning(whole):
     views = whole.store.registry.meter("main", "views")
     whole.store.heartbeats.beat("keeper", {"series": {str(views.set_id): 100_000}}, now_ms=whole.now_ms)
     assert whole.ask("/v1/status")["warnings"] == []
+
+
+def lineage(desk, name="slow", **more):
+    now_s = desk.now_ms // 1000
+    own = Lineage(len(name), "main", name, "digest", 7680, now_s - 600, now_s - 120, now_s - 60, now_s - 120, 8)
+    desk.store.windows.write([ShareChange(own.share, 1, 1, [replace(own, **more)])])
+
+
+def test_saved_queries_say_how_far_they_are_and_that_they_are_far_behind(desk):
+    running(desk, "collector", "pipeline", "keeper", "query")
+    assert "queries" not in desk.ask("/v1/status")
+    lineage(desk)
+    lineage(desk, "old", dropped=True)
+    told = desk.ask("/v1/status")
+    assert told["queries"] == {"saved": 1, "windows": 8, "behind_ms": 60_000, "failing": 0}
+    assert told["problems"] == [
+        "saved queries are 60 s behind: windows that are complete are not stored yet,"
+        " and are computed each time they are asked for"
+    ]
+    lineage(desk, due_s=desk.now_ms // 1000 - 1)
+    assert desk.ask("/v1/status")["problems"] == []
+
+
+def test_saved_queries_that_cannot_be_evaluated_are_named(desk):
+    running(desk, "collector", "pipeline", "keeper", "query")
+    for number in range(7):
+        lineage(desk, "q" * (number + 1), problem="its meter is gone")
+    told = desk.ask("/v1/status")
+    assert told["problems"][0] == "saved query q cannot be evaluated: its meter is gone"
+    assert told["problems"][-1] == "2 more saved queries cannot be evaluated"
+    assert len(told["problems"]) == 6
+    assert told["queries"]["failing"] == 7

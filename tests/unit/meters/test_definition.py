@@ -88,6 +88,11 @@ GOOD = [
         Meter("a", ("x",), late=Late(3600, "aside")),
     ),
     ({"name": "a", "event": "x", "late": {"then": "drop", "after": "1s"}}, Meter("a", ("x",), late=Late(1, "drop"))),
+    (
+        {"name": "a", "event": "x", "each": "values", "keep": "queried"},
+        Meter("a", ("x",), each="values", keep="queried"),
+    ),
+    ({"name": "a", "event": "x", "keep": "all"}, Meter("a", ("x",))),
     ({"name": "a", "event": "x", "max_series": 10_000_000}, Meter("a", ("x",), max_series=10_000_000)),
     ({"name": "a" * 64, "event": "Video.play:done-1"}, Meter("a" * 64, ("Video.play:done-1",))),
 ]
@@ -194,6 +199,9 @@ BAD = [
     (with_(late={"after": "1h", "then": "dorp"}), "bad_late", "late.then",
      "then is count, aside or drop, not 'dorp'; did you mean drop?"),
     (with_(late={"after": "1h", "then": True}), "bad_late", "late.then", "count, aside or drop, not True"),
+    (with_(each="values", keep="querried"), "bad_keep", "keep", "not 'querried'; did you mean queried?"),
+    (with_(each="values", keep=["cpu"]), "bad_keep", "keep", "keep is all or queried, not a list"),
+    (with_(keep="queried"), "conflict", "keep", "each: values, which is not there in meter 'views'; add each"),
     (with_(max_series=0), "bad_max_series", "max_series", "a whole number from 1 to 10,000,000, not 0"),
     (with_(max_series=10_000_001), "bad_max_series", "max_series", "not 10000001"),
     (with_(max_series=True), "bad_max_series", "max_series", "not True"),
@@ -347,7 +355,7 @@ definitions = st.fixed_dictionaries(
 )
 weight = st.integers(-(10**6), 10**6) | st.floats(-(10**6), 10**6)
 numbers = (
-    st.sampled_from([{}, {"each": "values"}])
+    st.sampled_from([{}, {"each": "values"}, {"each": "values", "keep": "queried"}])
     | property_names.map(lambda name: {"value": name})
     | st.lists(weight, min_size=4, max_size=4).map(lambda each: {"weights": each})
 )

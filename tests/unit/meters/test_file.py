@@ -255,10 +255,25 @@ def test_a_change_of_what_is_kept_begins_anew_and_is_shown():
     "other",
     [{"grain_s": 10}, {"distinct": "u"}, {"late": Late(60, "aside")}, {"max_series": 5}, {"weights": (("x", 1.0),)}],
 )
-def test_only_another_compute_keeps_the_numbers(other):
+def test_only_another_compute_or_keep_keeps_the_numbers(other):
     meter = Meter("a", ("x",))
     assert Change(meter, replace(meter, compute=("count", "max"))).keeps_numbers
     assert not Change(meter, replace(meter, **other)).keeps_numbers
+
+
+def test_another_keep_is_shown_and_keeps_the_numbers():
+    meter = Meter("a", ("x",), each="values")
+    change = Change(meter, replace(meter, keep="queried"))
+    assert [str(difference) for difference in change.differences] == ["keep: all -> queried"]
+    assert change.keeps_numbers
+
+
+def test_a_plan_may_change_keep_of_a_built_in_meter():
+    queried = replace(METRICS, keep="queried")
+    assert plan([EVENTS, METRICS], [queried], built_in=BUILT_IN).changed == (Change(METRICS, queried),)
+    assert plan([EVENTS, queried], [METRICS], built_in=BUILT_IN).changed == (Change(queried, METRICS),)
+    assert plan([EVENTS, queried], [], built_in=BUILT_IN) == Plan((), (), (), ())
+    assert plan([], [queried], built_in=BUILT_IN).added == (queried,)
 
 
 def test_any_percentile_of_a_meter_with_one_is_not_newly_computed():

@@ -5,6 +5,7 @@ import pytest
 from tallymark.meters import Meter
 from tallymark.meters.language import QueryError, filters, parse, resolve
 from tallymark.meters.model import EVENTS, METRICS
+from tallymark.meters.selection import asked_metrics
 
 VIEWS = Meter("views", ("view",), ("video", "country"))
 LATENCY = Meter("latency", ("rpc",), ("zone", "server"), ("avg", "p99"), value="ms")
@@ -38,6 +39,44 @@ def arrived(meter):
 def test_what_is_selected(select, name, metric, known):
     selected = resolve(parse(f"FROM * SELECT {select}"), METERS, known)
     assert (selected.meter.name, selected.metric) == (name, metric)
+
+
+QUEUES = Meter("queues", ("queue",), ("server",), ("count", "avg"), each="values", keep="queried")
+
+
+@pytest.mark.parametrize(
+    ("select", "name", "metric"),
+    [
+        ("queues.depth", "queues", "depth"),
+        ("queues.'cpu'", "queues", "cpu"),
+        ("depth", "queues", "depth"),  # nobody else has it
+        ("cpu", "metrics", "cpu"),  # one that has it comes before one that may
+        ("queues", "queues", None),
+    ],
+)
+def test_a_meter_that_stores_what_is_queried_can_have_any_metric(select, name, metric):
+    found = resolve(parse(f"FROM * SELECT {select}"), [*METERS, QUEUES], lambda meter: ARRIVED.get(meter.name, ()))
+    assert (found.meter.name, found.metric) == (name, metric)
+
+
+@pytest.mark.parametrize(
+    ("rest", "asked"),
+    [
+        ("queues.depth", {"queues": {"depth"}}),
+        ("queues", {"queues": None}),
+        ("queues WHERE metric = 'depth'", {"queues": {"depth"}}),
+        ("queues WHERE server = 's1' BY metric", {"queues": None}),
+        ("depth", {name: {"depth"} for name in ("metrics", "hosts", "queues")}),  # it may be of any
+        ("depth BY host", {"hosts": {"depth"}}),  # only that one has the label
+        ("views", {}),
+        ("views.depth", {}),
+        ("'queues.depth' BY nothing", {name: {"queues.depth"} for name in ("metrics", "hosts", "queues")}),
+        ("gone.'depth'", {}),
+    ],
+)
+def test_which_metrics_a_query_reads_whatever_has_arrived(rest, asked):
+    found = asked_metrics(parse(f"FROM * SELECT {rest}"), [*METERS, HOSTS, QUEUES])
+    assert {each.meter.name: each.metrics for each in found} == asked
 
 
 @pytest.mark.parametrize(

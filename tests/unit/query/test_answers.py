@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallymark.meters.model import Meter
 from tallymark.query import reading
 
 DAY = "2026-11-15"
@@ -237,7 +238,7 @@ def test_too_many_series_are_refused_before_they_are_read(desk):
     series = f"/v1/meters/views/series?from={DAY}T12:00:00Z&to={DAY}T12:03:00Z"
     problem = desk.refused(f"{series}&by=video")
     assert (problem.status, problem.code, problem.extra["limit"]) == (400, "over_limit", 200)
-    for way_out in ("limit=", "longer step", "fewer keys", "query.max_points = 200"):
+    for way_out in ("a limit", "longer steps", "fewer keys", "query.max_points = 200"):
         assert way_out in problem.detail
     for asked in ("&by=country", "&by=video&limit=66", "&by=video&video=v1&video=v2", "&by=video&step=1h"):
         assert desk.ask(series + asked)["series"]
@@ -256,8 +257,33 @@ def test_top_of_more_series_than_can_be_ranked_is_refused(desk, monkeypatch):
     for target in ("top?by=video", "series?by=video&step=1h", "series?by=video&step=1h&limit=3"):
         problem = desk.refused(f"/v1/meters/views/{target}")
         assert (problem.code, problem.extra["limit"]) == ("over_limit", 500)
-        assert "fewer keys in by" in problem.detail
+        assert "fewer keys to group by" in problem.detail
     assert desk.ask("/v1/meters/views/top?by=country")["items"]
+
+
+def test_too_many_functions_are_refused(views):
+    names = ",".join(f"p{number / 100:g}" for number in range(65))
+    problem = views.refused(f"/v1/meters/views/total?fn={names}")
+    assert (problem.code, problem.extra["limit"], problem.extra["actual"]) == ("over_limit", 64, 65)
+
+
+def test_a_label_with_a_comma_can_be_grouped_by(desk):
+    desk.store.registry.put_meter("main", Meter("odd", ("odd",), by=("a,b", "c")), now_ms=0)
+    desk.store.count("odd", (("x", "y"), NOON, [None] * 2))
+    asked = "/v1/meters/odd/total?by=a%2Cb"
+    assert desk.ask(asked)["items"] == [{"labels": {"a,b": "x"}, "value": {"count": 2}}]
+    assert desk.ask(f"{asked}&by=c")["items"][0]["labels"] == {"a,b": "x", "c": "y"}
+
+
+def test_an_answer_says_how_many_events_lost_their_labels(desk):
+    desk.store.registry.put_meter("main", Meter("few", ("few",), by=("video",), max_series=1), now_ms=0)
+    desk.store.count("few", (("A",), NOON, [None] * 3), (("__other__",), NOON, [None] * 5))
+    bounds = f"from={DAY}T12:00:00Z&to={DAY}T12:01:00Z"
+    for asked in ("total?video=B", f"series?video=B&{bounds}", f"top?by=video&{bounds}"):
+        assert desk.ask(f"/v1/meters/few/{asked}")["other"] == {"count": 5}
+    for asked in ("total", "total?video=__other__", f"total?video=B&to={DAY}T11:00:00Z"):
+        assert "other" not in desk.ask(f"/v1/meters/few/{asked}")
+    assert desk.ask("/v1/meters/few/total")["value"] == {"count": 8}
 
 
 def test_a_broken_meter_says_so_in_its_answers(desk):

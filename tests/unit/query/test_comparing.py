@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.query import lengths
-from tallymark.query.lengths import Length
+from tallymark.evaluation.lengths import Length, earlier
+from tallymark.meters.model import Meter
+from tallymark.query import comparing
 
 NOON = 1_794_744_000  # 2026-11-15T12:00:00Z
 DAY = "2026-11-15"
@@ -202,7 +203,7 @@ def test_more_keys_than_an_answer_holds_are_refused(desk):
 
 def test_late_events_that_were_put_aside(desk):
     late = {"after": "1h", "then": "aside"}
-    from tallymark.meters.model import Late, Meter
+    from tallymark.meters.model import Late
 
     meter = Meter("orders", ("order",), by=("shop",), late=Late(3600, late["then"]))
     desk.store.registry.put_meter("main", meter, now_ms=0)
@@ -230,7 +231,7 @@ def test_earlier_keeps_the_time_of_day_in_the_zone(moment, zone, length):
     own = ZoneInfo(zone)
     now_s = int(moment.replace(microsecond=0, tzinfo=own).timestamp())
     now = datetime.fromtimestamp(now_s, own)
-    before = datetime.fromtimestamp(lengths.earlier(now_s, length, own), own)
+    before = datetime.fromtimestamp(earlier(now_s, length, own), own)
     if length.unit == "h":
         assert now.timestamp() - before.timestamp() == length.seconds
     elif length.months:
@@ -238,5 +239,33 @@ def test_earlier_keeps_the_time_of_day_in_the_zone(moment, zone, length):
         assert before.day == min(now.day, monthrange(before.year, before.month)[1])
     else:
         assert now.date() - before.date() == timedelta(days=length.days)
-        # Some times of the day do not exist on the day on which the clocks go forward.
-        assert abs((now.hour * 60 + now.minute) - (before.hour * 60 + before.minute)) in (0, 30, 60)
+        wanted = datetime.combine(before.date(), now.time().replace(fold=0), own)
+        exists = datetime.fromtimestamp(wanted.timestamp(), own).time() == wanted.time()
+        if exists:
+            assert before.time().replace(fold=0) == wanted.time()
+        else:  # on the day on which the clocks go forward: the moment when they did
+            assert before.utcoffset() != datetime.fromtimestamp(before.timestamp() - 1, own).utcoffset()
+
+
+def test_a_range_that_begins_in_the_hour_that_clocks_skipped_is_compared_with_all_that_there_was(desk):
+    # In Vienna 02:30 to 03:45; on the 29th of March 2026 clocks went from 02:00 to 03:00 at 01:00Z.
+    answer = desk.ask(
+        "/v1/meters/views/total?from=2026-03-30T00:30:00Z&to=2026-03-30T01:45:00Z&compare=1d&tz=Europe/Vienna"
+    )
+    assert (answer["compare"]["from"], answer["compare"]["to"]) == ("2026-03-29T01:00:00Z", "2026-03-29T01:45:00Z")
+
+
+def test_a_percentage_beyond_all_numbers_is_none():
+    assert comparing.change(1e200, 1e-300) == {"difference": 1e200, "percent": None}
+
+
+def test_a_null_of_the_range_before_is_explained_too(desk):
+    desk.store.registry.put_meter("main", Meter("sales", ("sale",), by=("shop",)), now_ms=0)
+    desk.store.count("sales", (("A",), NOON - 3600, [1.0]))
+    after = Meter("sales", ("sale",), by=("shop",), compute=("count", "sum"))
+    desk.store.registry.put_meter("main", after, now_ms=(NOON - 60) * 1000)
+    desk.store.count("sales", (("A",), NOON, [2.0]))
+    bounds = f"from={DAY}T12:00:00Z&to={DAY}T12:01:00Z"
+    answer = desk.ask(f"/v1/meters/sales/total?{bounds}&compare=1h")
+    assert (answer["value"]["sum"], answer["before"]["sum"]) == (2, None)
+    assert list(answer["since"]) == ["sum"]

@@ -101,7 +101,7 @@ def test_a_metric_of_a_meter_with_each(servers):
         ("FROM * SELECT views WINDOW 90s EVERY 30s", 400, "bad_step", 37, "EVERY '30s'"),
         ("FROM * SELECT views WINDOW 2h EVERY 1m", 400, "short_range", 27, "no window of 2h fits"),
         ("FROM * SELECT views LIMIT 999999999", 400, "over_limit", 26, "LIMIT 999,999,999 exceeds query.max_points"),
-        ("FROM * SELECT views SINCE 2999-01-01", 400, "empty_range", 26, "is not before"),
+        ("FROM * SELECT views SINCE 2999-01-01", 400, "empty_range", 26, "the range is empty"),
     ],
 )
 def test_errors_point_at_the_position(servers, text, status, code, position, words):

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tallymark.meters.model import Meter
+from tallymark.store.model import DROPPED
 from tallymark.store.point_sets import Limit, PointSets
 
 CALLS = Meter("calls", ("rpc",), by=("server",), grain_s=1, max_series=2)
@@ -11,7 +12,7 @@ LIMIT = Limit(2, "__other__")
 
 def test_what_came_late_is_kept_and_limited_alike():
     sets = PointSets()
-    assert sets.grains([7], lambda: [(7, CALLS), (8, Meter("plain", ("rpc",)))]) == {7: 1, -7: 1}
+    assert sets.grains([7], lambda: [(7, CALLS), (8, Meter("plain", ("rpc",)))]) == {7: 1, -7: 1, DROPPED - 7: 1}
     assert sets.limits([7], list) == {7: LIMIT, -7: LIMIT}
 
 

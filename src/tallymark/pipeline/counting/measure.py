@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import polars as pl
 
 from tallymark.aggregates import columns, exact
@@ -77,8 +78,13 @@ def measure(events: Decoded, matched: pl.Series | None, registered: RegisteredMe
         yield from _sets(rows, registered)
         return
     rows = rows.drop("number")
+    stored = registered.stored_metrics
     # One record alone may hold more named numbers than a slice should.
     for values in events.values.iter_slices(MOST_VALUES):
+        if stored is not None:
+            is_stored = values["metric"].is_in(list(stored))
+            yield _dropped(rows, values["row"].filter(~is_stored), registered)
+            values = values.filter(is_stored)
         yield from _sets(rows.join(values, on="row").rename({"metric": f"label{len(meter.by)}"}), registered)
 
 
@@ -132,6 +138,18 @@ def _only_counted(rows: pl.DataFrame, registered: RegisteredMeter) -> pl.DataFra
     series = pl.lit(deltas.SEPARATOR.join("" for _ in registered.labels))
     counted = rows.lazy().group_by("bucket_s").agg(columns.of_events({"n"}))
     return counted.select(_as_deltas(registered, registered.late_set_id, series)).collect()
+
+
+def _dropped(rows: pl.DataFrame, row_of_each: pl.Series, registered: RegisteredMeter) -> pl.DataFrame:
+    """How many named numbers are dropped, given the event of each: a mere count, in a set of its own."""
+    # By places, not by a join: there may be a thousand of them for each that is stored.
+    row = rows["row"].to_numpy()
+    of_row = np.bincount(row_of_each.to_numpy(), minlength=1 + row.max(initial=0))
+    counted = pl.DataFrame({"bucket_s": rows["bucket_s"], "n": of_row[row]})
+    others = [expr for expr in columns.of_events(()) if expr.meta.output_name() != "n"]
+    groups = counted.lazy().group_by("bucket_s").agg(pl.col("n").sum(), *others).filter(pl.col("n") > 0)
+    series = pl.lit(deltas.SEPARATOR.join("" for _ in registered.labels))
+    return groups.select(_as_deltas(registered, registered.dropped_set_id, series)).collect()
 
 
 def _as_deltas(registered: RegisteredMeter, set_id: int, series: pl.Expr) -> list[pl.Expr]:

@@ -13,6 +13,7 @@ from tallymark.store.cassandra.migrations import StoreFacts, upgrade
 from tallymark.store.format import VERSION, newer
 from tallymark.store.protocol import StoreError
 from tallymark.store.registered import Version, due_built_ins, following, newest_of
+from tallymark.store.selections import Selection, Step
 
 METER = "meter"
 
@@ -27,6 +28,7 @@ class Definition(msgspec.Struct, frozen=True):
     tenant: str = MAIN
     set_id: int = 0
     """0 is the meter's own id"""
+    selection: Step | None = None
 
 
 _DEFINITION = msgspec.msgpack.Decoder(Definition)
@@ -88,9 +90,18 @@ def built_ins_for(tenant: str, own: Sequence[Version], *, free_id: int) -> list[
     ]
 
 
-def next_version(own: Sequence[Version], tenant: str, meter: Meter, *, created_ms: int, meter_id: int) -> Version:
-    version, set_id = following([each for each in own if each.meter.name == meter.name], meter)
-    return Version(meter_id, tenant, version, set_id or meter_id, meter, created_ms)
+def next_version(
+    own: Sequence[Version],
+    tenant: str,
+    meter: Meter,
+    *,
+    created_ms: int,
+    meter_id: int,
+    selection: Selection | None = None,
+) -> Version:
+    named = [each for each in own if each.meter.name == meter.name]
+    version, set_id, change = following(named, meter, selection)
+    return Version(meter_id, tenant, version, set_id or meter_id, meter, created_ms, selection=change)
 
 
 def next_id(known: Iterable[Version]) -> int:
@@ -100,7 +111,15 @@ def next_id(known: Iterable[Version]) -> int:
 def as_rows(kept: Iterable[Version]) -> dict[Key, bytes]:
     return {
         (METER, each.meter_id, 0): msgspec.msgpack.encode(
-            Definition(each.version, each.meter, each.created_ms, each.deleted_ms, each.tenant, each.set_id)
+            Definition(
+                each.version,
+                each.meter,
+                each.created_ms,
+                each.deleted_ms,
+                each.tenant,
+                each.set_id,
+                each.selection,
+            )
         )
         for each in kept
     }
@@ -111,5 +130,16 @@ def versions(page: Page) -> list[Version]:
     for (meter_id, _), value in page.of(METER).items():
         each = _DEFINITION.decode(value)
         set_id = each.set_id or meter_id
-        found.append(Version(meter_id, each.tenant, each.version, set_id, each.meter, each.created_ms, each.deleted_ms))
+        found.append(
+            Version(
+                meter_id,
+                each.tenant,
+                each.version,
+                set_id,
+                each.meter,
+                each.created_ms,
+                each.deleted_ms,
+                each.selection,
+            )
+        )
     return found

@@ -44,6 +44,31 @@ class CassandraDocuments:
         book.change(decide, term=_TERM, kinds=None, known=None)
         return kept[0]
 
+    def swap(
+        self, kind: Kind, tenant: str, name: str, before: Document | None, body: str, *, now_ms: int
+    ) -> Document | None:
+        key = _key(tenant, name)
+        kept: list[Document] = []
+
+        def decide(page: Page) -> Change | None:
+            kept.clear()
+            known = _decoded(page.rows.get(key))
+            if known != before:
+                return None
+            new = written(known, kind, tenant, name, body, now_ms=now_ms)
+            kept[:] = [new]
+            if new is known:
+                return None
+            others = [] if known else [each for each in _sorted(page) if each.tenant == tenant]
+            check(kind, body, others)
+            return Change(sequence=page.head.sequence + 1, put={key: msgspec.msgpack.encode(new)})
+
+        book = self._book(kind)
+        book.make()
+        # All of them are read only for the limit on how many there may be.
+        book.change(decide, term=_TERM, kinds=None if before is None else (key[0],), known=None)
+        return kept[0] if kept else None
+
     def delete(self, kind: Kind, tenant: str, name: str) -> bool:
         key = _key(tenant, name)
         going: list[bool] = []

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 import polars as pl
 
 from tallymark.aggregates import columns
-from tallymark.store import numeric
+from tallymark.store import deltas, numeric
 from tallymark.store.admission import Admission, Source
 from tallymark.store.answer import Answer
 from tallymark.store.cassandra.book import EVENTS, METERS, POINTS, Book, Page
@@ -132,6 +132,14 @@ class CassandraSnapshot:
     @property
     def journal_end(self) -> int:
         return self._events.head.sequence
+
+    def touched(self, *, after: int) -> dict[int, set[int]] | None:
+        if after >= self.journal_end:
+            return {}
+        try:
+            return deltas.touched(self._reader.journal.all_entries(after, self.journal_end, sketches=False))
+        except SnapshotOutdated:
+            return None
 
     def ledger(self) -> dict[int, Ledger]:
         return ledgers(self._events)

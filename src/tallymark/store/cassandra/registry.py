@@ -24,7 +24,16 @@ from tallymark.store.cassandra.sink import (
     event_facts,
 )
 from tallymark.store.model import Gap, LiveMeters, RegisteredMeter
-from tallymark.store.registered import check_definable, check_deletable, find, live_of, newest_of
+from tallymark.store.registered import (
+    check_definable,
+    check_deletable,
+    find,
+    is_behind,
+    is_changed,
+    live_of,
+    newest_of,
+)
+from tallymark.store.selections import Selection
 
 
 class CassandraRegistry:
@@ -72,7 +81,9 @@ class CassandraRegistry:
     def meter(self, tenant: str, name: str) -> RegisteredMeter:
         return find(self.meters(tenant), name)
 
-    def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+    def put_meter(
+        self, tenant: str, meter: Meter, *, now_ms: int, selection: Selection | None = None
+    ) -> RegisteredMeter:
         def decide(page: Page) -> Change | None:
             all_known = versions(page)
             own = [each for each in all_known if each.tenant == tenant]
@@ -80,15 +91,40 @@ class CassandraRegistry:
             own += made
             found = newest_of((each for each in own if each.meter.name == meter.name), broken={}, missed={})
             known = found[0] if found else None
-            if known is not None and known.meter == meter:
+            if known is not None and not is_changed(known, meter, selection):
                 return None
             check_definable(meter, known)
             free_id = next_id([*all_known, *made])
-            made.append(next_version(own, tenant, meter, created_ms=now_ms, meter_id=free_id))
+            made.append(next_version(own, tenant, meter, created_ms=now_ms, meter_id=free_id, selection=selection))
             return Change(sequence=page.head.sequence + 1, put=as_rows(made))
 
         self._meters.change(decide, term=self._term, kinds=(METER,), known=None)
         return self.meter(tenant, meter.name)
+
+    def select(self, tenant: str, name: str, selection: Selection, *, now_ms: int) -> bool:
+        changed: list[bool] = []
+
+        def decide(page: Page) -> Change | None:
+            all_known = versions(page)
+            own = [each for each in all_known if each.tenant == tenant and each.meter.name == name]
+            found = newest_of(own, broken={}, missed={})
+            if not found:
+                return None
+            (known,) = found
+            if is_changed(known, known.meter, selection):
+                changed[:] = [True]
+                free_id = next_id(all_known)
+                made = next_version(own, tenant, known.meter, created_ms=now_ms, meter_id=free_id, selection=selection)
+                return Change(sequence=page.head.sequence + 1, put=as_rows([made]))
+            if not is_behind(known, selection):
+                return None  # or ours, answered late
+            newest = max(own, key=lambda each: each.version)
+            assert newest.selection is not None
+            noted = replace(newest, selection=replace(newest.selection, as_of=selection.as_of))
+            return Change(put=as_rows([noted]))
+
+        self._meters.change(decide, term=self._term, kinds=(METER,), known=None)
+        return bool(changed)
 
     def delete_meter(self, tenant: str, name: str, *, now_ms: int) -> None:
         """Its points stay; defined again, it is a new version that counts from zero."""

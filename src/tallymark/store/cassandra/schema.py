@@ -21,8 +21,16 @@ _TABLES = {
     # tombstone need not be kept for long.
     "deposits": """(store text, key text, chunk int, body blob,
         PRIMARY KEY ((store, key), chunk)) WITH gc_grace_seconds = 3600""",
+    # Of tables, and the names of all parts. A deleted one that comes back is named by no document.
+    "table_parts": """(store text, part text, chunk int, body blob,
+        PRIMARY KEY ((store, part), chunk)) WITH gc_grace_seconds = 3600""",
+    "table_part_names": """(store text, part text, written_ms bigint,
+        PRIMARY KEY (store, part)) WITH gc_grace_seconds = 3600""",
     "letters": """(store text, book text, block bigint, number bigint, found_ms bigint, total bigint, body blob,
         PRIMARY KEY ((store, book, block), number))""",
+    # What a saved query found in each of its windows; the write time is the number of the last batch in it.
+    "windows": """(store text, lineage bigint, group_s bigint, start_s bigint, body blob,
+        PRIMARY KEY ((store, lineage, group_s), start_s))""",
     "beats": "(store text, role text, at_ms bigint, facts blob, PRIMARY KEY (store, role))",
     # The index over labels: which series of a meter have this value.
     "series_by_label": """(store text, meter int, label text, value text, series text,

@@ -61,9 +61,11 @@ class CassandraUpkeep:
                 self._series = self._reader.index.counts(sets, self._reader.points.shards)
             return self._series
 
-    def prune(self, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned:
+    def prune(self, *, now_ms: int, journal_keep_ms: int, letter_bytes: int, keep_after: int | None = None) -> Pruned:
         reader = self._reader
         folded = progress(reader.book.head()).folded
+        if keep_after is not None:
+            folded = min(folded, keep_after)
         entries = reader.journal.prune(folded=folded, before_ms=now_ms - journal_keep_ms)
         reader.link.rows(_DROP_LAGS, reader.store, EVENTS, LAG, now_ms - KEEP_LAGS_MS)
         return Pruned(entries, self._dead_letters.drop_oldest(keep_bytes=letter_bytes))

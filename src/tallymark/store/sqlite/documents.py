@@ -34,22 +34,33 @@ class SqliteDocuments:
         return found[0] if found else None
 
     def put(self, kind: Kind, tenant: str, name: str, body: str, *, now_ms: int) -> Document:
-        connection = self._connections.mine()
-        with writing_durably(connection):
+        with writing_durably(self._connections.mine()):
             known = self.get(kind, tenant, name)
-            new = written(known, kind, tenant, name, body, now_ms=now_ms)
-            if new is known:
-                return new
-            (others,) = connection.execute(
-                "SELECT COUNT(*) FROM documents WHERE kind = ? AND tenant = ? AND name <> ?", (kind, tenant, name)
-            ).fetchone()
-            check(kind, body, others)
-            connection.execute(
-                f"INSERT OR REPLACE INTO documents ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (kind, tenant, name, body, new.revision, new.created_ms, new.changed_ms),
-            )
-            connection.execute(_CHANGED, (kind,))
+            return self._write(known, written(known, kind, tenant, name, body, now_ms=now_ms))
+
+    def swap(
+        self, kind: Kind, tenant: str, name: str, before: Document | None, body: str, *, now_ms: int
+    ) -> Document | None:
+        with writing_durably(self._connections.mine()):
+            known = self.get(kind, tenant, name)
+            if known != before:
+                return None
+            return self._write(known, written(known, kind, tenant, name, body, now_ms=now_ms))
+
+    def _write(self, known: Document | None, new: Document) -> Document:
+        if new is known:
             return new
+        connection, kind, tenant, name = self._connections.mine(), new.kind, new.tenant, new.name
+        (others,) = connection.execute(
+            "SELECT COUNT(*) FROM documents WHERE kind = ? AND tenant = ? AND name <> ?", (kind, tenant, name)
+        ).fetchone()
+        check(kind, new.body, others)
+        connection.execute(
+            f"INSERT OR REPLACE INTO documents ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (kind, tenant, name, new.body, new.revision, new.created_ms, new.changed_ms),
+        )
+        connection.execute(_CHANGED, (kind,))
+        return new
 
     def delete(self, kind: Kind, tenant: str, name: str) -> bool:
         connection = self._connections.mine()

@@ -144,6 +144,25 @@ def _to_7(connection: sqlite3.Connection) -> None:
         " created_ms INTEGER NOT NULL, changed_ms INTEGER NOT NULL, PRIMARY KEY (kind, tenant, name)) WITHOUT ROWID"
     )
     connection.execute("CREATE TABLE document_changes (kind TEXT PRIMARY KEY, changes INTEGER NOT NULL) WITHOUT ROWID")
+    connection.execute("CREATE TABLE shares (share INTEGER PRIMARY KEY, sequence INTEGER NOT NULL)")
+    connection.execute(
+        "CREATE TABLE lineages (share INTEGER, lineage_id INTEGER, tenant TEXT NOT NULL, name TEXT NOT NULL,"
+        " digest TEXT NOT NULL, group_s INTEGER NOT NULL, from_s INTEGER NOT NULL, next_s INTEGER NOT NULL,"
+        " due_s INTEGER NOT NULL, through_s INTEGER NOT NULL, windows INTEGER NOT NULL, stale_s INTEGER NOT NULL,"
+        " stale_until_s INTEGER NOT NULL, problem TEXT NOT NULL, dropped INTEGER NOT NULL,"
+        " PRIMARY KEY (share, lineage_id)) WITHOUT ROWID"
+    )
+    connection.execute(
+        "CREATE TABLE windows (lineage_id INTEGER, start_s INTEGER, body BLOB NOT NULL,"
+        " PRIMARY KEY (lineage_id, start_s)) WITHOUT ROWID"
+    )
+    connection.execute("ALTER TABLE meters ADD COLUMN selection TEXT")
+    connection.execute(
+        "CREATE TABLE table_parts (part TEXT, chunk INTEGER, body BLOB NOT NULL, PRIMARY KEY (part, chunk))"
+    )
+    connection.execute(
+        "CREATE TABLE table_part_names (part TEXT PRIMARY KEY, written_ms INTEGER NOT NULL) WITHOUT ROWID"
+    )
 
 
 def _rebuild(connection: sqlite3.Connection, table: str, columns: str, content: str, *, options: str = "") -> None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from tallymark.aggregates import columns
 from tallymark.store import answer as answers
-from tallymark.store import numeric
+from tallymark.store import deltas, numeric
 from tallymark.store.deltas import SEPARATOR
 from tallymark.store.folding import Batch
 from tallymark.store.grains import pieces
@@ -102,6 +102,14 @@ class SqliteSnapshot:
     @property
     def journal_end(self) -> int:
         return self.marks.journal_end
+
+    def touched(self, *, after: int) -> dict[int, set[int]] | None:
+        if after >= self.journal_end:
+            return {}
+        (first,) = self._connection.execute("SELECT MIN(sequence) FROM journal WHERE sequence > ?", (after,)).fetchone()
+        if first != after + 1:
+            return None
+        return deltas.touched(entries(self._connection, after=after, through=self.journal_end, sketches=False))
 
     def ledger(self) -> dict[int, Ledger]:
         return read_ledgers(self._connection)

@@ -15,14 +15,17 @@ from tallymark.store.registered import (
     due_built_ins,
     find,
     following,
+    is_behind,
+    is_changed,
     live_of,
     newest_of,
 )
+from tallymark.store.selections import Selection, Step
 from tallymark.store.sqlite.connection import Connections, reading, writing_durably
 from tallymark.store.sqlite.marks import add_to_mark, read_mark
 from tallymark.store.sqlite.positions import EVENTS
 
-_VERSIONS = "SELECT meter_id, tenant, version, set_id, definition, created_ms, deleted_ms FROM meters"
+_VERSIONS = "SELECT meter_id, tenant, version, set_id, definition, created_ms, deleted_ms, selection FROM meters"
 
 
 class SqliteRegistry:
@@ -60,16 +63,35 @@ class SqliteRegistry:
         found = _newest(self._connections.mine(), "WHERE tenant = ? AND name = ?", tenant, name)
         return found[0] if found else find(self.meters(tenant), name)
 
-    def put_meter(self, tenant: str, meter: Meter, *, now_ms: int) -> RegisteredMeter:
+    def put_meter(
+        self, tenant: str, meter: Meter, *, now_ms: int, selection: Selection | None = None
+    ) -> RegisteredMeter:
         connection = self._connections.mine()
         with writing_durably(connection):
             _begin_tenant(connection, tenant)
             known = {registered.meter.name: registered for registered in _newest_of(connection, tenant)}.get(meter.name)
-            if known is not None and known.meter == meter:
+            if known is not None and not is_changed(known, meter, selection):
                 return known
             check_definable(meter, known)
-            _add_version(connection, tenant, meter, created_ms=now_ms)
+            _add_version(connection, tenant, meter, created_ms=now_ms, selection=selection)
             return find(_newest_of(connection, tenant), meter.name)
+
+    def select(self, tenant: str, name: str, selection: Selection, *, now_ms: int) -> bool:
+        connection = self._connections.mine()
+        with writing_durably(connection):
+            found = _newest(connection, "WHERE tenant = ? AND name = ?", tenant, name)
+            if not found:
+                return False
+            (known,) = found
+            if is_changed(known, known.meter, selection):
+                _add_version(connection, tenant, known.meter, created_ms=now_ms, selection=selection)
+                return True
+            if is_behind(known, selection):
+                connection.execute(
+                    "UPDATE meters SET selection = json_set(selection, '$.as_of', ?) WHERE meter_id = ?",
+                    (selection.as_of, known.meter_id),
+                )
+            return False
 
     def delete_meter(self, tenant: str, name: str, *, now_ms: int) -> None:
         """Its points stay; defined again, it is a new version that counts from zero."""
@@ -124,15 +146,26 @@ class SqliteRegistry:
         return [Gap(*row) for row in rows]
 
 
-def _add_version(connection: sqlite3.Connection, tenant: str, meter: Meter, *, created_ms: int) -> None:
+def _add_version(
+    connection: sqlite3.Connection, tenant: str, meter: Meter, *, created_ms: int, selection: Selection | None = None
+) -> None:
     """Within a transaction."""
     known = _versions(connection, "WHERE tenant = ? AND name = ?", tenant, meter.name)
-    version, set_id = following(known, meter)
+    version, set_id, change = following(known, meter, selection)
     meter_id = 1 + int(connection.execute("SELECT COALESCE(MAX(meter_id), 0) FROM meters").fetchone()[0])
     connection.execute(
-        "INSERT INTO meters (meter_id, tenant, name, version, set_id, definition, created_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (meter_id, tenant, meter.name, version, set_id or meter_id, msgspec.json.encode(meter).decode(), created_ms),
+        "INSERT INTO meters (meter_id, tenant, name, version, set_id, definition, created_ms, selection)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            meter_id,
+            tenant,
+            meter.name,
+            version,
+            set_id or meter_id,
+            msgspec.json.encode(meter).decode(),
+            created_ms,
+            None if change is None else msgspec.json.encode(change).decode(),
+        ),
     )
     add_to_mark(connection, "revision", 1)
 
@@ -203,8 +236,17 @@ def _newest(connection: sqlite3.Connection, condition: str = "", *parameters: st
 
 def _versions(connection: sqlite3.Connection, condition: str = "", *parameters: str) -> list[Version]:
     return [
-        Version(meter_id, tenant, version, set_id, msgspec.json.decode(definition, type=Meter), created_ms, deleted_ms)
-        for meter_id, tenant, version, set_id, definition, created_ms, deleted_ms in connection.execute(
+        Version(
+            meter_id,
+            tenant,
+            version,
+            set_id,
+            msgspec.json.decode(definition, type=Meter),
+            created_ms,
+            deleted_ms,
+            None if selection is None else msgspec.json.decode(selection, type=Step),
+        )
+        for meter_id, tenant, version, set_id, definition, created_ms, deleted_ms, selection in connection.execute(
             f"{_VERSIONS} {condition}", parameters
         ).fetchall()
     ]

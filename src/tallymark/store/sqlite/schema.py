@@ -7,7 +7,7 @@ from pathlib import Path
 from tallymark.store.format import VERSION, newer
 from tallymark.store.grains import EARLIEST_S, GRAINS, LATEST_S, ROLLED
 from tallymark.store.protocol import StoreError
-from tallymark.store.sqlite import documents, ledger
+from tallymark.store.sqlite import documents, ledger, table_parts, windows
 from tallymark.store.sqlite.connection import Connect, Connections, writing
 from tallymark.store.sqlite.migrations import read_version, upgrade
 from tallymark.store.sqlite.registry import add_all_built_ins, lacks_built_ins
@@ -18,7 +18,7 @@ _TABLES = (
     # What is counted.
     "CREATE TABLE meters (meter_id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL,"
     " version INTEGER NOT NULL, set_id INTEGER NOT NULL, definition TEXT NOT NULL, created_ms INTEGER NOT NULL,"
-    " deleted_ms INTEGER, UNIQUE (tenant, name, version))",
+    " deleted_ms INTEGER, selection TEXT, UNIQUE (tenant, name, version))",
     "CREATE TABLE live_from (meter_id INTEGER, partition INTEGER, offset INTEGER NOT NULL,"
     " PRIMARY KEY (meter_id, partition)) WITHOUT ROWID",
     "CREATE TABLE broken (meter_id INTEGER, partition INTEGER, offset INTEGER NOT NULL, reason TEXT NOT NULL,"
@@ -59,6 +59,8 @@ _TABLES = (
     "CREATE TABLE folding (through INTEGER NOT NULL, meter INTEGER NOT NULL, series TEXT NOT NULL)",
     "CREATE TABLE rolling (grain_s INTEGER PRIMARY KEY, bucket_s INTEGER NOT NULL, through_series INTEGER NOT NULL)",
     *documents.TABLES,
+    *windows.TABLES,
+    *table_parts.TABLES,
     "CREATE TABLE beats (role TEXT PRIMARY KEY, at_ms INTEGER NOT NULL, facts TEXT NOT NULL) WITHOUT ROWID",
     # A table a grain: an upsert takes 4-16 % less CPU than with the grain in the key (four runs of each). The columns
     # are those of `aggregates.columns`, spelled out because the collector makes stores too and has no Polars.

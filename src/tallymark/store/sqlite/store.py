@@ -9,7 +9,9 @@ from tallymark.store.sqlite.heartbeats import SqliteHeartbeats
 from tallymark.store.sqlite.reading import SqliteSnapshots
 from tallymark.store.sqlite.registry import SqliteRegistry
 from tallymark.store.sqlite.sink import SqliteSink
+from tallymark.store.sqlite.table_parts import SqliteTableParts
 from tallymark.store.sqlite.upkeep import SqliteUpkeep
+from tallymark.store.sqlite.windows import SqliteWindows
 
 
 class AlwaysHeld:
@@ -17,6 +19,9 @@ class AlwaysHeld:
 
     def take(self) -> bool:
         return True
+
+    def watch(self) -> None:
+        pass
 
     def release(self) -> None:
         pass
@@ -34,6 +39,8 @@ class SqliteStore:
         self.upkeep = SqliteUpkeep(self._connections, path)
         self.dead_letters = SqliteDeadLetters(self._connections)
         self.documents = SqliteDocuments(self._connections)
+        self.windows = SqliteWindows(self._connections)
+        self.table_parts = SqliteTableParts(self._connections)
         self.heartbeats = SqliteHeartbeats(self._connections)
 
     def lease(self, role: str, holder: str, *, lease_s: float) -> AlwaysHeld:

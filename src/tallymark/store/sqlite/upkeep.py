@@ -36,9 +36,10 @@ class SqliteUpkeep:
     def series(self) -> Mapping[int, int]:
         return self._series.of(self._connections.mine())
 
-    def prune(self, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned:
+    def prune(self, *, now_ms: int, journal_keep_ms: int, letter_bytes: int, keep_after: int | None = None) -> Pruned:
         connection = self._connections.mine()
-        return prune(connection, now_ms=now_ms, journal_keep_ms=journal_keep_ms, letter_bytes=letter_bytes)
+        before_ms = now_ms - journal_keep_ms
+        return prune(connection, now_ms=now_ms, before_ms=before_ms, letter_bytes=letter_bytes, keep_after=keep_after)
 
     def checkpoint(self) -> bool:
         """Truncates the write-ahead log once it is larger than it ought to be."""
@@ -47,13 +48,16 @@ class SqliteUpkeep:
         return checkpoint(self._connections.mine(), truncate=oversized)
 
 
-def prune(connection: sqlite3.Connection, *, now_ms: int, journal_keep_ms: int, letter_bytes: int) -> Pruned:
+def prune(
+    connection: sqlite3.Connection, *, now_ms: int, before_ms: int, letter_bytes: int, keep_after: int | None
+) -> Pruned:
     """Deletes what nobody needs any more, in short transactions."""
     entries = letters = 0
     while True:
         with writing(connection):
             folded = read_mark(connection, "folded")
-            gone = drop_folded(connection, folded=folded, before_ms=now_ms - journal_keep_ms)
+            through = folded if keep_after is None else min(folded, keep_after)
+            gone = drop_folded(connection, folded=through, before_ms=before_ms)
         entries += gone
         if not gone:
             break

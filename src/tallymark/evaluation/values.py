@@ -1,6 +1,6 @@
 """Rows of the store as answers print them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -8,9 +8,10 @@ import polars as pl
 from tallymark.aggregates import columns
 from tallymark.aggregates.functions import VERSION_COLUMN, Context, Value, function
 from tallymark.events.moments import rfc3339_ms
-from tallymark.query.functions import RATE
+from tallymark.meters.selection import METRIC
 from tallymark.store.model import RegisteredMeter
 
+RATE = "rate"
 NOTHING = pl.select(column.left_out for column in columns.COLUMNS)
 """the one row of a question that met no events"""
 
@@ -26,9 +27,20 @@ def values(
 
     What some of the events lack, because they were counted before the meter computed it, is null as well.
     """
-    context = Context(registered.meter.decimals, seconds)
-    found = [_of_function(frame, name, registered, context) for name in functions]
+    found = by_function(frame, functions, registered, seconds=seconds)
     return [dict(zip(functions, row, strict=True)) for row in zip(*found, strict=True)]
+
+
+def by_function(
+    frame: pl.DataFrame,
+    functions: Sequence[str],
+    registered: RegisteredMeter,
+    *,
+    seconds: Sequence[float] | None = None,
+) -> list[list[Value]]:
+    """As `values`: for each function a number for each row."""
+    context = Context(registered.meter.decimals, seconds)
+    return [_of_function(frame, name, registered, context) for name in functions]
 
 
 def _of_function(frame: pl.DataFrame, name: str, registered: RegisteredMeter, context: Context) -> list[Value]:
@@ -83,6 +95,20 @@ def since(registered: RegisteredMeter, functions: Collection[str]) -> dict[str, 
         if (added := registered.added_for(name)) is not None
     }
     return {"since": moments} if moments else {}
+
+
+def kept_since(registered: RegisteredMeter, where: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """`{"kept_since": {"cpu": since when it is stored}}` for the metrics asked for, of a meter with `keep: queried`.
+
+    The moment is null for one that is not stored now; of a built-in meter, what was stored from the beginning is left
+    out.
+    """
+    kept = registered.kept
+    if kept is None or METRIC not in where:
+        return {}
+    moments = {metric: kept.since_ms.get(metric, kept.every_since_ms) for metric in where[METRIC]}
+    told = {metric: None if at is None else rfc3339_ms(at) for metric, at in moments.items() if at != 0}
+    return {"kept_since": told} if told else {}
 
 
 def unknown(functions: Sequence[str]) -> dict[str, Value]:

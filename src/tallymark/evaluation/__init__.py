@@ -1,0 +1,1 @@
+"""Saved queries: what they ask, and how each of their windows is computed once it is complete."""
