@@ -21,6 +21,7 @@ from bench import (
     questions,
     report,
     startup,
+    tables,
     values,
 )
 from bench.figure import Conditions, Figure
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "values": values.measure,
     "questions": questions.measure,
     "keeping": keeping.measure,
+    "tables": tables.measure,
 }
 CLUSTER: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "cluster": cluster.measure,
