@@ -85,7 +85,7 @@ def shown(table: Table | None, at: int) -> dict[str, Any]:
 @given(ROWS, STEPS)
 def test_any_puts_and_patches_show_at_any_moment_what_the_model_says(first: Any, steps: Any) -> None:
     found, model, now = tables(), Model(), 1
-    columns = [{"id": "never", "t": "x", "u": "x", "from": 10**6}]
+    columns = [{"id": "every", "t": "x", "u": "x"}]
     found.put("main", "t", "id", body(first + columns), now_ms=now)
     model.put(first + columns, now)
     for kind, rows, later in steps:
@@ -147,17 +147,19 @@ def test_a_patch_may_bring_a_column() -> None:
 
 
 def test_history_beyond_the_limit_goes_from_its_old_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_VERSIONS", 4)
+    monkeypatch.setattr(kept, "MOST_VERSIONS", 10)
     found = tables()
     found.put("main", "t", "id", body([{"id": "A", "t": "0"}, {"id": "B", "t": "0"}]), now_ms=1)
-    for at in range(10, 15):
+    for at in range(10, 19):
         found.patch("main", "t", body([{"id": "A", "t": str(at)}]), now_ms=at)
     table = found.get("main", "t")
     assert table is not None
-    assert [row.from_ms for row in table.history("A")] == [14, 13, 12]
+    # One too many, so a tenth goes, the versions that ended first; what holds stays, however old it is.
+    assert [row.from_ms for row in table.history("A")] == [18, 17, 16, 15, 14, 13, 12, 11]
     assert [row.from_ms for row in table.history("B")] == [None]
-    assert (table.definition.versions, table.definition.history_ms) == (4, 12)
-    assert shown(table, 11) == {"B": {"t": "0"}}
+    assert (table.definition.versions, table.definition.history_ms) == (9, 11)
+    assert shown(table, 10) == {"B": {"t": "0"}}
+    assert shown(table, 11) == {"A": {"t": "11"}, "B": {"t": "0"}}
 
 
 def test_too_many_rows_and_too_large_a_table_are_refused_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
