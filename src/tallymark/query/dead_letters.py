@@ -5,7 +5,6 @@ from typing import Any
 
 from tallymark.events.frame import FrameError
 from tallymark.events.moments import rfc3339_ms
-from tallymark.events.refusals import CODES
 from tallymark.events.tenants import MAIN
 from tallymark.http import Problem
 from tallymark.query.frame_rows import rows, rows_in_a_child
@@ -17,17 +16,33 @@ from tallymark.suggest import suggest
 
 HOPS = ("collector", "pipeline")
 KILLER = "kills_its_task"
-REASONS = (
-    *CODES,
-    "letter_unreadable",
-    "undecodable",
-    "unknown_frame_version",
-    KILLER,
-    "damaged",
-    "lost_by_retention",
-    MAYBE_DUPLICATE,
-)
-"""every reason there is, so that one that has not occurred yet is not taken for a typing error"""
+REASONS = {
+    "bad_json": "Not JSON. Look at what the sender writes, quotes and commas first.",
+    "too_deep": "Nested too deeply. Props are flat: name and value.",
+    "not_an_object": "JSON, but no object. An event is written in braces.",
+    "unknown_field": "Events have no such field. What is your own belongs into props.",
+    "bad_event": "The event's name is missing or malformed.",
+    "bad_id": "The id is empty, too long or not text.",
+    "bad_time": "Not a time. Send RFC 3339 with a zone, or epoch milliseconds.",
+    "too_old": "Older than events.accept_past_s. Was the sender offline, or its clock behind?",
+    "too_new": "Ahead by more than events.accept_future_s. Check the sender's clock.",
+    "bad_value": "value is not a finite number.",
+    "bad_values": "values is no object of named finite numbers, or has too many.",
+    "bad_props": "props is no flat object, has too many entries, or a bad key.",
+    "bad_number": "A number that is too large to read.",
+    "bad_text": "A text is too long, contains U+0000, or is not UTF-8.",
+    "too_many_names": "Over collector.max_event_names. Put what varies into props, not into the name.",
+    "too_large": "Larger than an event in the log may be.",
+    "not_durable": "The log could not take it. The sender was told, and sends it again.",
+    "letter_unreadable": "The note about a refused event is damaged itself.",
+    "undecodable": "A record of the log that cannot be read as events.",
+    "unknown_frame_version": "Written by a newer Tallymark than the one that counts. Upgrade the pipeline.",
+    KILLER: "Reading it ended the process that counts, several times, so it was put aside.",
+    "damaged": "Bytes changed on the way or on the disk: the checksum does not fit.",
+    "lost_by_retention": "The log deleted it before it was counted. Nobody knows how many events it held.",
+    MAYBE_DUPLICATE: "Sent again so late that nobody can tell whether it was counted. Kept whole.",
+}
+"""every reason there is, also one that has not occurred yet, and what it means for whoever sent the event"""
 FILTERS = {"hop": "`collector` (refused) or `pipeline` (accepted, not counted)", "reason": "why; repeat for `or`"}
 DEFAULT_LETTERS, MOST_LETTERS = 100, 1_000
 DEFAULT_EVENTS, MOST_EVENTS = 100, 1_000
@@ -51,7 +66,13 @@ def list_letters(sources: Sources, tenant: str, pairs: Pairs) -> dict[str, Any]:
     return {
         "letters": [_summary(each) for each in found],
         "counts": [
-            {"hop": hop, "reason": reason, "events": events, "last": _moment(last_ms.get((hop, reason)))}
+            {
+                "hop": hop,
+                "reason": reason,
+                "events": events,
+                "last": _moment(last_ms.get((hop, reason))),
+                **({"means": REASONS[reason]} if reason in REASONS else {}),
+            }
             for (hop, reason), events in counts.items()
             if (not hops or hop in hops) and (not reasons or reason in reasons)
         ],

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import tallymark
-from tallymark.events import columns, frame
+from tallymark.events import columns, frame, refusals
 from tallymark.events.bodies import Delivery
 from tallymark.events.clocks import Clocks
 from tallymark.events.validation import validate
@@ -60,7 +60,8 @@ def test_letters_come_newest_first_with_counts_by_reason(desk):
     }  # fmt: skip
     assert "offset" not in told["letters"][1]
     assert told["counts"][0] == {
-        "hop": "collector", "reason": "bad_time", "events": 2, "last": "2025-11-15T12:00:00.124Z"
+        "hop": "collector", "reason": "bad_time", "events": 2, "last": "2025-11-15T12:00:00.124Z",
+        "means": "Not a time. Send RFC 3339 with a zone, or epoch milliseconds.",
     }  # fmt: skip
     assert [each["id"] for each in desk.ask("/v1/dlq?hop=collector&limit=2")["letters"]] == [3, 2]
     some = desk.ask("/v1/dlq?reason=bad_time&reason=undecodable")
@@ -223,3 +224,7 @@ def given_reasons() -> set[str]:
 def test_every_reason_that_the_code_gives_is_known():
     assert len(given_reasons() & set(dead_letters.REASONS)) >= 5
     assert given_reasons() - {""} <= set(dead_letters.REASONS)
+
+
+def test_every_reason_to_refuse_an_event_has_a_meaning():
+    assert set(refusals.CODES) <= set(dead_letters.REASONS)

@@ -38,6 +38,11 @@ export function field(label, input, { help = null } = {}) {
   };
 }
 
+// A page about something that is not there: what the server says, and the way to the others.
+export function missing(what, error, { link }, path) {
+  return h("section", { class: "card empty" }, h("h1", {}, `There is no such ${what}`), h("p", {}, error.message), h("p", {}, h("a", { href: link(path) }, `Every ${what}`)));
+}
+
 // A title as a name: what PUT takes.
 export function nameFrom(title) {
   const name = title.trim().normalize("NFKD").replace(/[^A-Za-z0-9_.:-]+/g, "_").replace(/^[^A-Za-z_]+/, "").replace(/_+$/, "").slice(0, 128);

@@ -34,11 +34,12 @@ export function uploadForm({ context, table = null, onDone }) {
     if (!file) return;
     state.file = file;
     result.replaceChildren();
-    const start = await file.slice(0, LOOK_BYTES).text(), isAll = file.size <= LOOK_BYTES;
+    const start = await file.slice(0, LOOK_BYTES).text();
     try {
       state.form = formOf(file, start);
-      const { columns, rows, lines } = look(state.form, start, isAll);
-      show(file, columns, rows, lines, isAll);
+      // An array ends with its last character, so it is read whole.
+      const isAll = state.form === "json" || file.size <= LOOK_BYTES, rows = look(state.form, state.form === "json" ? await file.text() : start, isAll);
+      show(file, rows, isAll);
     } catch (error) {
       state.file = null;
       preview.hidden = more.hidden = true;
@@ -47,13 +48,14 @@ export function uploadForm({ context, table = null, onDone }) {
     }
   }
 
-  function show(file, columns, rows, lines, isAll) {
+  function show(file, rows, isAll) {
+    const columns = [...new Set(rows.slice(0, 100).flatMap(Object.keys))];
     if (!table && !name.input.value) name.input.value = file.name.replace(/\.[^.]*$/, "").toLowerCase().replace(/[^a-z0-9_]+/g, "_").replace(/^[^a-z]+/, "").slice(0, 63);
     const choices = columns.filter((column) => !OF_THE_ROW.includes(column));
     options(key.input, choices, { preferred: [table?.key, "key", "id", choices.find((column) => labels(context).includes(column))].filter(Boolean).reverse() });
     if (table) key.input.value = table.key;
     key.input.disabled = table !== null;
-    preview.replaceChildren(h("p", { class: "quiet" }, `${file.name}: ${bytes(file.size)}, ${isAll ? plural(lines, "row") : `over ${plural(lines, "row")}`}. The first ${Math.min(MOST_ROWS, rows.length)}:`),
+    preview.replaceChildren(h("p", { class: "quiet" }, `${file.name}: ${bytes(file.size)}, ${isAll ? "" : "over "}${plural(rows.length, "row")}. The first ${Math.min(MOST_ROWS, rows.length)}:`),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "First rows of the file" }, h("table", { class: "table" }, h("caption", { class: "unseen" }, "First rows of the file"),
         h("thead", {}, h("tr", {}, columns.map((column) => h("th", { scope: "col" }, column)))),
         h("tbody", {}, rows.slice(0, MOST_ROWS).map((row) => h("tr", {}, columns.map((column) => h("td", {}, cell(row[column])))))))));
@@ -100,12 +102,11 @@ function formOf(file, start) {
   return first === "[" ? "json" : first === "{" ? "ndjson" : "csv";
 }
 
-// What the first bytes hold; the server reads the whole, and has the last word.
+// What it begins with; the server reads the whole, and has the last word.
 function look(form, start, isAll) {
-  const found = form === "csv" ? csv(start, isAll) : form === "json" ? array(start, isAll) : lines(start, isAll);
-  const columns = [...new Set(found.slice(0, 100).flatMap(Object.keys))];
-  if (!columns.length) throw new Error("it has no rows");
-  return { columns, rows: found, lines: found.length };
+  const found = form === "csv" ? csv(start, isAll) : form === "json" ? array(start) : lines(start, isAll);
+  if (!found.some((row) => Object.keys(row).length)) throw new Error("it has no rows");
+  return found;
 }
 
 function lines(start, isAll) {
@@ -119,21 +120,10 @@ function lines(start, isAll) {
   });
 }
 
-// Of a file that goes on, the objects that are whole.
-function array(start, isAll) {
-  if (isAll) {
-    const found = JSON.parse(start);
-    if (!Array.isArray(found)) throw new Error("it is not an array of objects");
-    return found.map(Object);
-  }
-  for (let end = start.lastIndexOf("}"); end > 0; end = start.lastIndexOf("}", end - 1)) {
-    try {
-      return JSON.parse(`${start.slice(0, end + 1)}]`).map(Object);
-    } catch {
-      // the brace was part of a text or of an inner object
-    }
-  }
-  throw new Error("its first rows are not JSON");
+function array(whole) {
+  const found = JSON.parse(whole);
+  if (!Array.isArray(found)) throw new Error("it is not an array of objects");
+  return found.map(Object);
 }
 
 // RFC 4180: quotes hold commas, line breaks and doubled quotes.

@@ -119,22 +119,20 @@ class AskPage {
   // Parts of the page
 
   #question() {
-    const { segments } = this.#segments("Time", RANGES, (range) => this.#choose({ range, from: null, to: null }), inWords);
-    this.#place.ranges = segments;
+    this.#place.ranges = this.#segments("Time", RANGES, (range) => this.#choose({ range, from: null, to: null }), inWords);
     this.#place.rangeNote = h("span", { class: "quiet" });
     this.#place.problem = h("div");
     const clauses = h("details", { class: "data" }, h("summary", {}, "The language in a minute"),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Clauses of the language" }, h("table", { class: "table clauses" }, h("caption", { class: "unseen" }, "Clauses"), h("tbody", {}, CLAUSES.map(([words, meaning]) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, words)), h("td", {}, meaning)))))));
     return h("section", { class: "card wide", "aria-label": "Question" },
       this.#field.element,
-      h("div", { class: "actions" }, h("button", { type: "button", id: "ask", class: "primary", on: { click: () => this.#ask() } }, "Ask"), segments, this.#place.rangeNote),
+      h("div", { class: "actions" }, h("button", { type: "button", id: "ask", class: "primary", on: { click: () => this.#ask() } }, "Ask"), this.#place.ranges, this.#place.rangeNote),
       clauses, this.#place.problem);
   }
 
   #segments(label, values, choose, title = (value) => value) {
-    const segments = h("div", { class: "segments", role: "group", "aria-label": label }, values.map((value) =>
+    return h("div", { class: "segments", role: "group", "aria-label": label }, values.map((value) =>
       h("button", { type: "button", data: { value }, title: title(value), "aria-pressed": "false", on: { click: () => choose(value) } }, value)));
-    return { segments };
   }
 
   #showRange() {
@@ -148,7 +146,7 @@ class AskPage {
 
   #result() {
     const place = this.#place;
-    place.kinds = this.#segments("Shown as", KINDS, (kind) => this.#choose({ kind: kind === "line" ? null : kind })).segments;
+    place.kinds = this.#segments("Shown as", KINDS, (kind) => this.#choose({ kind: kind === "line" ? null : kind }));
     place.fns = h("div", { class: "segments", role: "group", "aria-label": "Functions", hidden: true });
     place.canonical = h("code", { id: "canonical" });
     place.export = h("details", { class: "data export" }, h("summary", {}, "Export"), h("div", { class: "exports" }));
@@ -189,7 +187,7 @@ class AskPage {
 
   async #share() {
     const button = document.getElementById("share");
-    await navigator.clipboard.writeText(this.#context.link(location.pathname, Object.fromEntries(new URLSearchParams(location.search))).replace(/^/, location.origin));
+    await navigator.clipboard.writeText(location.href);
     text(button, "Copied");
     setTimeout(() => text(button, "Copy link"), 2000);
   }
@@ -218,7 +216,7 @@ class AskPage {
     list(this.#place.saved, this.#saved, {
       key: ({ name, changed, stored }) => `${name} ${changed} ${stored?.through}`,
       make: (saved) => h("li", {},
-        h("div", { class: "row" }, h("a", { href: this.#context.link("/ask", { q: saved.q, name: saved.name, kind: this.#choice.kind === "line" ? null : this.#choice.kind }) }, saved.title || saved.name),
+        h("div", { class: "row" }, h("a", { href: this.#context.link("/ask", { q: saved.q, name: saved.name }) }, saved.title || saved.name),
           h("button", { type: "button", class: "plain", "aria-label": `Delete ${saved.name}`, title: "Delete", on: { click: () => this.#delete(saved) } }, icon("close"))),
         h("code", {}, saved.q), h("p", { class: "quiet" }, stored(saved)),
         saved.problem ? h("p", { class: "wrong" }, saved.problem) : null),
@@ -230,7 +228,7 @@ class AskPage {
     const name = h("input", { id: "save-name", value: before?.name ?? "", autocomplete: "off", spellcheck: "false" });
     const title = h("input", { id: "save-title", value: before?.title ?? "", autocomplete: "off", on: { input: () => { if (!name.dataset.own) name.value = nameFrom(title.value); } } });
     name.addEventListener("input", () => { name.dataset.own = "1"; });
-    const titleField = field("Title", title, { help: "What it is called on boards." }), nameField = field("Name", name, { help: "Its address; letters, digits and _ . : -" });
+    const titleField = field("Title", title), nameField = field("Name", name, { help: "Its address; letters, digits and _ . : -" });
     const other = h("p", { class: "wrong", role: "alert" });
     const saved = await dialog("Save this question", (close) => h("form", { class: "form", on: { submit: async (event) => {
       event.preventDefault();

@@ -2,7 +2,7 @@
 
 import { isAbort } from "../api.js";
 import { KINDS } from "../answer.js";
-import { field } from "../dialogs.js";
+import { field, missing } from "../dialogs.js";
 import { h, list, options, text } from "../dom.js";
 import { icon } from "../icons.js";
 import { Panel } from "../panel.js";
@@ -19,7 +19,7 @@ export default {
       [board, { queries: saved }] = await Promise.all([context.ask(place), context.ask("/v1/queries")]);
     } catch (error) {
       if (error.code !== "unknown_board") throw error;
-      root.append(h("section", { class: "card empty" }, h("h1", {}, "There is no such board"), h("p", {}, error.message), h("p", {}, h("a", { href: context.link("/boards") }, "Every board"))));
+      root.append(missing("board", error, context, "/boards"));
       return null;
     }
     const page = new BoardPage(root, { place, board, saved, route, context });
@@ -31,12 +31,10 @@ let made = 0;
 const keyed = (panel) => ({ ...panel, key: ++made });
 
 class BoardPage {
-  #context; #route; #address; #board; #saved; #panels; #shown = new Map(); #place = {}; #isEditing; #range; #dragged = null; #lock = null;
+  #context; #address; #board; #saved; #panels; #shown = new Map(); #place = {}; #isEditing; #range; #dragged = null; #lock = null;
 
   constructor(root, { place, board, saved, route, context }) {
-    Object.assign(this, { root });
     this.#context = context;
-    this.#route = route;
     this.#address = place;
     this.#board = board;
     this.#saved = saved;

@@ -10,33 +10,6 @@ const EVERY_MS = 3000;
 const LIMIT = 100;
 const LINE_BYTES = 16;
 const HOPS = { collector: "refused at the door", pipeline: "accepted, but not counted" };
-// Each reason the server knows, and what to do about it; tests/unit/test_dashboard.py compares the two lists.
-export const MEANINGS = {
-  bad_json: "The text is not JSON. Look at what the sender writes, quotes and commas first.",
-  too_deep: "The JSON is nested too deeply. Props are flat: name and value.",
-  not_an_object: "JSON, but not an object. An event is written in braces: {\"event\": \"view\"}.",
-  unknown_field: "A field that events do not have. What is your own belongs into props.",
-  bad_event: "The event's name is missing or malformed. Names have letters, digits and _ . : -",
-  bad_id: "The id is empty, too long or not text.",
-  bad_time: "Not a time. Send RFC 3339 with a zone, or epoch milliseconds.",
-  too_old: "Older than events.accept_past_s when it arrived. Was the sender offline, or its clock behind?",
-  too_new: "Ahead of the server's clock by more than events.accept_future_s. Check the sender's clock.",
-  bad_value: "value is not a finite number.",
-  bad_values: "values is not an object of named finite numbers, or has too many.",
-  bad_props: "props is not a flat object, has too many entries, or has a bad key.",
-  bad_number: "A number that is too large to read.",
-  bad_text: "A text that is too long, contains U+0000, or is not UTF-8.",
-  too_many_names: "More event names than collector.max_event_names. Put what varies into props, not into the name.",
-  too_large: "Larger than an event in the log may be.",
-  not_durable: "The log could not take it. The sender was told, and sends it again.",
-  letter_unreadable: "The collector's note about a refused event is damaged itself.",
-  undecodable: "A record of the log that cannot be read as events.",
-  unknown_frame_version: "Written by a newer Tallymark than the one that counts. Upgrade the pipeline.",
-  kills_its_task: "Reading it ended the process that counts, several times; it was put aside so that the others are counted.",
-  damaged: "Bytes changed on the disk or on the way: the checksum does not fit.",
-  lost_by_retention: "The log deleted it before it was counted. Nobody knows how many events it held.",
-  maybe_duplicate: "Sent again so late that nobody can tell whether it was counted. Kept whole, not counted.",
-};
 
 export default {
   title: "Dead letters",
@@ -47,7 +20,7 @@ export default {
 };
 
 class DeadLettersPage {
-  #context; #place = {}; #timer = 0; #asked = null; #opened = new Set();
+  #context; #place = {}; #timer = 0; #asked = null;
 
   constructor(root, route, context) {
     this.#context = context;
@@ -63,7 +36,7 @@ class DeadLettersPage {
 
   #head() {
     return h("div", { class: "head" }, h("h1", {}, "Dead letters"),
-      h("p", { class: "quiet" }, "Events that were refused, or accepted and could not be counted. None of them is thrown away in silence: each is counted here by its reason, and the newest are kept as they came."));
+      h("p", { class: "quiet" }, "Events that were refused, or accepted and could not be counted: each is counted by its reason, and the newest are kept as they came."));
   }
 
   #none() {
@@ -132,9 +105,9 @@ class DeadLettersPage {
     Object.assign(place.hop, { value: wanted.hop });
     Object.assign(place.reason, { value: wanted.reason });
     const sorted = [...counts].sort((a, b) => Date.parse(b.last ?? 0) - Date.parse(a.last ?? 0));
-    rows(place.counts, sorted, ({ hop, reason, events, last }) => h("tr", {},
+    rows(place.counts, sorted, ({ hop, reason, events, last, means }) => h("tr", {},
       h("th", { scope: "row" }, h("button", { type: "button", class: "link", on: { click: () => this.#only(hop, reason) } }, reason)), h("td", {}, hop), h("td", { class: "value" }, integer(events)),
-      h("td", {}, last ? moment(last) : ""), h("td", {}, MEANINGS[reason] ?? "")));
+      h("td", {}, last ? moment(last) : ""), h("td", {}, means ?? "")));
     text(place.note, letters.length ? (letters.length === LIMIT ? `The newest ${LIMIT} letters.` : "") : "No letter that is kept fits. The older ones are only counted; choose another reason.");
     list(place.list, letters, { key: ({ id }) => id, make: (letter) => this.#letter(letter) });
   }
@@ -152,7 +125,7 @@ class DeadLettersPage {
     const content = h("div", { class: "letter" });
     return h("li", {}, h("details", { on: { toggle: (event) => { if (event.target.open && !content.firstChild) this.#read(id, content); } } },
       h("summary", {}, h("span", { class: "chip", data: { hop } }, reason), " ", h("span", {}, detail ?? ""), " ", h("span", { class: "quiet" }, `${dayAndClock(time)} · ${plural(events, "event")} · ${bytes(size)}`)),
-      h("p", { class: "quiet" }, `${MEANINGS[reason] ?? ""} ${hop === "collector" ? "The collector refused it" : "The pipeline could not count it"}${place}. Letter ${id}.`), content));
+      h("p", { class: "quiet" }, `${hop === "collector" ? "The collector refused it" : "The pipeline could not count it"}${place}. Letter ${id}.`), content));
   }
 
   async #read(id, content) {

@@ -47,7 +47,7 @@ class LivePage {
     const place = this.#place;
     place.state = h("p", { class: "pill", id: "tail-state", role: "status", data: { state: "unknown" } }, "connecting …");
     return h("div", { class: "head" }, h("h1", {}, "Live events"), place.state,
-      h("p", { class: "quiet" }, "What arrives now, a sample if it is much. It is for looking: the counts on the other pages have every event. In a terminal: ", h("code", {}, "tallymark tail"), "."));
+      h("p", { class: "quiet" }, "What arrives now, a sample if it is much; the counts on the other pages have every event. In a terminal: ", h("code", {}, "tallymark tail"), "."));
   }
 
   #filters() {

@@ -1,7 +1,7 @@
 // One table: its rows, searched; the history of one; new rows from a file; and its end.
 
 import { isAbort } from "../api.js";
-import { confirm, dialog } from "../dialogs.js";
+import { confirm, dialog, missing } from "../dialogs.js";
 import { command, h, list, text } from "../dom.js";
 import { dayAndTime, integer, moment, NONE, number, plural } from "../format.js";
 import { curl } from "../tenants.js";
@@ -17,7 +17,7 @@ export default {
       table = await context.ask(`/v1/tables/${encodeURIComponent(route.name)}`);
     } catch (error) {
       if (error.code !== "unknown_table") throw error;
-      root.append(h("section", { class: "card empty" }, h("h1", {}, "There is no such table"), h("p", {}, error.message), h("p", {}, h("a", { href: context.link("/tables") }, "Every table"))));
+      root.append(missing("table", error, context, "/tables"));
       return null;
     }
     const page = new TablePage(root, table, route, context);

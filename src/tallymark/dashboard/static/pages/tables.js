@@ -10,7 +10,7 @@ export default {
   title: "Tables",
   async show(root, route, context) {
     const problem = h("div", { class: "wide" }), tables = h("ul", { class: "tiles wide", id: "tables" }), none = h("section", { class: "card empty", hidden: true }, ...first(context));
-    root.append(h("div", { class: "head" }, h("h1", {}, "Tables"), h("p", { class: "quiet" }, "Names and attributes for the keys that events carry: the title of a video, the team of a server. Questions group by them and show them beside the numbers.")),
+    root.append(h("div", { class: "head" }, h("h1", {}, "Tables"), h("p", { class: "quiet" }, "Names and attributes for the keys that events carry, such as the title of a video: questions group by them and show them.")),
       problem, none, tables, h("section", { class: "card wide", "aria-labelledby": "upload-title" }, h("h2", { id: "upload-title" }, "Upload a table"), uploadForm({ context, onDone: refresh })));
 
     async function refresh() {
