@@ -22,6 +22,7 @@ from bench import (
     report,
     saved,
     startup,
+    tables,
     values,
 )
 from bench.figure import Conditions, Figure
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "questions": questions.measure,
     "keeping": keeping.measure,
     "saved": saved.measure,
+    "tables": tables.measure,
 }
 CLUSTER: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "cluster": cluster.measure,

@@ -101,6 +101,9 @@ MEANINGS = {
         (503,), "The store changed while it was being read, several times in a row. Try again, or ask for less."
     ),
     "cannot_count": Meaning((400,), "A preview failed because the meter cannot count the events there are."),
+    "cannot_join": Meaning(
+        (400,), "The meter has no key that is called like the key of the table; group or filter by its own keys."
+    ),
     "conflict": Meaning((400,), "Two keys of a definition cannot be used together."),
     "empty": Meaning((400,), "A part of a definition is empty."),
     "empty_range": Meaning((400,), "`from` is not before `to`; ranges are [from, to)."),
@@ -173,6 +176,7 @@ MEANINGS = {
     "too_old": Meaning((), "The event is older than `events.accept_past_s`, after clock correction."),
     "unknown_board": Meaning((404,), "No such board; the detail names the nearest."),
     "unknown_aggregate": Meaning((400,), "No such aggregate; the detail names the nearest."),
+    "unknown_column": Meaning((400,), "The table has no such column; the detail names the nearest."),
     "unknown_encoding": Meaning((415,), "`Content-Encoding` may be gzip, zstd or deflate; of tables none."),
     "unknown_field": Meaning((), "Events have no such field; the detail names the nearest."),
     "unknown_function": Meaning((400,), "The meter does not compute it; the detail names the nearest."),

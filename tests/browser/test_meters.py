@@ -9,7 +9,7 @@ from tallymark.testing import until
 
 
 def wait_for_points(page: Page, least: int = 1) -> None:
-    holds(page, f"document.querySelector('#over .plot').dataset.points >= {least}")
+    holds(page, f"document.querySelector('#over .plot')?.dataset.points >= {least}")
 
 
 def table(page: Page, chart: str = "#over") -> list[list[str]]:

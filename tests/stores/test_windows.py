@@ -65,9 +65,8 @@ class Bench:
             NothingWaits(),
             accept_past_s=7 * DAY_S,
             clock_ms=lambda: self.now_s * 1000,
-            rest_s=0.0,
             monotonic=lambda: float(self.now_s),
-            **options,
+            **{"rest_s": 0.0, **options},
         )
 
     def evaluate(self, at_s: int, evaluator: Evaluator | None = None) -> None:
@@ -251,10 +250,25 @@ def test_whoever_takes_over_finds_what_came_late_meanwhile(store: Store, stores:
     batches += [bench.count(1, ("A\0KR", NOON + 60, 4.0)), bench.count(2, ("B\0KR", NOON, 2.0))]
     store.upkeep.fold(most_points=1000)
     # What nobody has looked at stays in the journal.
-    store.upkeep.prune(now_ms=10**15, journal_keep_ms=0, letter_bytes=0, keep_after=store.windows.evaluated())
+    pruned = store.upkeep.prune(now_ms=10**15, journal_keep_ms=0, letter_bytes=0, keep_after=store.windows.evaluated())
+    assert pruned.journal == 1
     other = stores.open()
     bench.evaluate(NOON + 300, bench.new_evaluator(other))
     check_all(bench, other, batches, through_s=NOON + 300)
+
+
+def test_what_still_waits_to_be_computed_again_is_not_taken_for_done(store: Store) -> None:
+    bench = Bench(store)
+    resting = bench.new_evaluator(rest_s=10_000.0)
+    bench.evaluate(NOON + 1, resting)
+    batches = [bench.count(0, ("A\0KR", NOON, 1.0))]
+    bench.evaluate(NOON + 61, resting)
+    batches.append(bench.count(1, ("A\0KR", NOON, 2.0)))
+    bench.evaluate(NOON + 130, resting)
+    assert stored(store, "korea") == {NOON: [((), (1,))], NOON + 60: []}
+    # It dies; the next one knows what has not been looked at.
+    bench.evaluate(NOON + 130, bench.new_evaluator())
+    check_all(bench, store, batches, through_s=NOON + 120)
 
 
 def test_where_the_journal_does_not_reach_back_all_that_may_have_changed_is_computed_again(store: Store) -> None:

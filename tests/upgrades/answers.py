@@ -11,6 +11,8 @@ from tallymark.meters.definition import to_mapping
 from tallymark.store.model import RegisteredMeter, label_column
 from tallymark.store.protocol import Snapshot, Store
 from tallymark.store.read_plan import Question as StoreQuestion
+from tallymark.store.windows import Lineage
+from tallymark.tables import Tables
 
 Question = dict[str, Any]
 """meter, by, where, start_s, end_s, step_s; `late` where those that came late are asked for"""
@@ -85,6 +87,9 @@ def everything(store: Store, asked: Sequence[Question]) -> dict[str, Any]:
         "last_letters_ms": sorted(
             [*kind, last_ms] for kind, last_ms in store.dead_letters.last_ms(tenant=None).items()
         ),
+        "documents": [list(asdict(each).values()) for kind in ("query", "board") for each in store.documents.all(kind)],
+        "tables": [_table(store, each.tenant, each.name) for each in store.documents.all("table")],
+        "windows": [_windows(store, lineage) for lineage in store.windows.lineages()],
         "letters": [_letter(store, each.letter_id) for each in store.dead_letters.search(tenant=None, limit=1_000)],
     }
 
@@ -110,6 +115,19 @@ def _meter(store: Store, registered: RegisteredMeter) -> dict[str, Any]:
         ),
         "gaps": [list(asdict(gap).values()) for gap in store.registry.gaps(meter_id)],
     }
+
+
+def _table(store: Store, tenant: str, name: str) -> dict[str, Any]:
+    table = Tables(store.documents, store.table_parts).get(tenant, name)
+    assert table is not None
+    rows, _ = table.page(at_ms=2**53, search="", after=None, limit=1_000)
+    histories = {row.key: [asdict(each) for each in table.history(row.key)] for row in rows}
+    return {"name": name, "key": table.definition.key, "columns": table.definition.columns, "histories": histories}
+
+
+def _windows(store: Store, lineage: Lineage) -> dict[str, Any]:
+    found = store.windows.read(lineage, lineage.from_s, lineage.next_s)
+    return {**asdict(lineage), "stored": [[start_s, body.decode()] for start_s, body in found]}
 
 
 def _letter(store: Store, letter_id: int) -> dict[str, Any]:

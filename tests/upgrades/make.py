@@ -75,6 +75,9 @@ def checked(home: homes.Home, reckoning: Reckoning) -> dict[str, Any]:
     assert set(found["tenants"]) == set(reckoning.tenants)
     for tenant, terms in reckoning.tenants.items():
         assert found["tenants"][tenant] == dict.fromkeys(found["tenants"][tenant], 0) | terms
+    assert {(kind, name): body for kind, _, name, body, *_ in found["documents"]} == reckoning.documents
+    assert {each["name"]: _titles(each) for each in found["tables"]} == reckoning.tables
+    assert {each["name"]: _stored(each) for each in found["windows"]} == reckoning.windows
     assert {_name(each) for each in found["meters"]} == set(reckoning.versions)
     for each in found["meters"]:
         _check_meter(each, reckoning.versions[_name(each)])
@@ -119,6 +122,15 @@ def _check_rows(answer: dict[str, Any], expected: list[list[Any]], version: Vers
         for value, right in zip(row[len(row) - rough :], other[len(other) - rough :], strict=True):
             # Percentiles within 1.09 %; of so few distinct values none is missed.
             assert value == right or abs(value - right) <= 0.0109 * abs(right), (answer, row, other)
+
+
+def _titles(table: dict[str, Any]) -> list[Any]:
+    """Of each row, the newest first."""
+    return [[version["columns"]["title"] for version in history] for _, history in sorted(table["histories"].items())]
+
+
+def _stored(lineage: dict[str, Any]) -> dict[int, bytes]:
+    return {start_s: body.encode() for start_s, body in lineage["stored"]}
 
 
 def _name(found: dict[str, Any]) -> str:

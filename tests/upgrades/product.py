@@ -26,9 +26,13 @@ from tallymark.pipeline.counting.salvage import burial
 from tallymark.pipeline.counting.task import count_task
 from tallymark.settings import Settings
 from tallymark.store.address import StoreAddress
+from tallymark.store.documents import Kind
 from tallymark.store.grains import HOUR_S, MINUTE_S, floor
 from tallymark.store.model import LiveMeters, Stretch, StretchResult
 from tallymark.store.protocol import Store
+from tallymark.store.windows import Lineage, ShareChange, StoredWindow
+from tallymark.tables import Tables
+from tallymark.tables import read as read_table
 from upgrades.story import MAIN, Definition, Event
 
 CLOCKS = Clocks(accept_past_ms=7 * 86_400_000, accept_future_ms=300_000, tolerance_ms=5_000)
@@ -140,6 +144,19 @@ class Product:
 
     def beat(self, role: str, *, now_ms: int) -> None:
         self.store.heartbeats.beat(role, {"pid": 1}, now_ms=now_ms)
+
+    def save(self, kind: Kind, name: str, body: str, *, now_ms: int) -> None:
+        self.store.documents.put(kind, MAIN, name, body, now_ms=now_ms)
+
+    def put_table(self, name: str, rows: Sequence[Event], *, key: str, now_ms: int) -> None:
+        body = read_table(msgspec.json.encode(rows), "json", key=key)
+        Tables(self.store.documents, self.store.table_parts).put(MAIN, name, key, body, now_ms=now_ms)
+
+    def store_windows(self, query: str, windows: Mapping[int, bytes]) -> None:
+        first, last = min(windows), max(windows)
+        lineage = Lineage(7, MAIN, query, "digest", 6_000, first, last + 60, last + 120, last + 60, len(windows))
+        stored = [StoredWindow(lineage, start_s, body) for start_s, body in windows.items()]
+        self.store.windows.write([ShareChange(lineage.share, 1, 1, [lineage], windows=stored)])
 
     def _count(self, stretch: Stretch, broken: Mapping[int, int]) -> StretchResult:
         """As a task counts it; meters in `broken` fail in the partition that is named with them."""

@@ -11,6 +11,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
 
+from tallymark.store.documents import Kind
 from upgrades.story import BUILT_IN, LONG_AGO_MS, MAIN, Definition, Event
 
 LATE_MS = 3_600_000
@@ -135,6 +136,10 @@ class Reckoning:
         self.letters: Counter[tuple[str, str]] = Counter()
         """(hop, reason) -> events"""
         self.applied: dict[int, int] = {}
+        self.documents: dict[tuple[str, str], str] = {}
+        self.tables: dict[str, list[list[str]]] = {}
+        """name -> of each row its titles, the newest first"""
+        self.windows: dict[str, dict[int, bytes]] = {}
         self._log: dict[int, list[_Record]] = defaultdict(list)
         self._refused: list[str] = []
         self._seen: set[tuple[int, str, str, str]] = set()
@@ -211,6 +216,17 @@ class Reckoning:
 
     def prune(self, *, now_ms: int) -> None:
         """Changes no answer."""
+
+    def save(self, kind: Kind, name: str, body: str, *, now_ms: int) -> None:
+        self.documents[kind, name] = body
+
+    def put_table(self, name: str, rows: Sequence[Event], *, key: str, now_ms: int) -> None:
+        before = self.tables.get(name, [[] for _ in rows])
+        newest = sorted(rows, key=lambda row: str(row[key]))
+        self.tables[name] = [[row["title"], *titles] for row, titles in zip(newest, before, strict=True)]
+
+    def store_windows(self, query: str, windows: Mapping[int, bytes]) -> None:
+        self.windows[query] = dict(windows)
 
     def beat(self, role: str, *, now_ms: int) -> None:
         """Changes no answer."""

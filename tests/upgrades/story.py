@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Protocol
 
+from tallymark.store.documents import Kind
+
 Event = dict[str, Any]
 
 FIRST_DAY = datetime(2026, 11, 9, tzinfo=UTC)
@@ -160,6 +162,16 @@ class Teller(Protocol):
 
     def beat(self, role: str, *, now_ms: int) -> None: ...
 
+    def save(self, kind: Kind, name: str, body: str, *, now_ms: int) -> None:
+        """A saved query or a board."""
+        ...
+
+    def put_table(self, name: str, rows: Sequence[Event], *, key: str, now_ms: int) -> None: ...
+
+    def store_windows(self, query: str, windows: Mapping[int, bytes]) -> None:
+        """What a saved query found, by the start of each window."""
+        ...
+
 
 class Shop:
     """What happens in the shop, minute by minute. Nothing is left to chance: each telling gives the same events."""
@@ -222,6 +234,20 @@ def told(teller: Teller) -> None:
     teller.refuse(at_ms(4, "11:09"), {"too_old": shop.event("view", at_ms(4, "11:09") - 9 * 86_400_000)})
     for role in ("pipeline", "keeper", "query"):
         teller.beat(role, now_ms=at_ms(4, "11:10"))
+    _what_people_keep(teller)
+
+
+def _what_people_keep(teller: Teller) -> None:
+    """Documents, a table with history, stored windows."""
+    saved = '{"q": "FROM * SELECT views WINDOW 1m BY country", "title": "Länder", "tz": null}'
+    teller.save("query", "by_country", saved, now_ms=at_ms(4, "11:11"))
+    teller.save("board", "wall", '{"title": "Wall", "panels": []}', now_ms=at_ms(4, "11:12"))
+    teller.save("board", "wall", '{"title": "The wall", "panels": []}', now_ms=at_ms(4, "11:13"))
+    for title, clock in (("First", "11:14"), ("Second", "11:15")):
+        rows = [{"video": f"video {number}", "title": f"{title} {number}", "paid": number > 2} for number in range(5)]
+        teller.put_table("videos", rows, key="video", now_ms=at_ms(4, clock))
+    starts = [at_ms(4, "10:00") // 1000 + 60 * number for number in range(3)]
+    teller.store_windows("by_country", {start_s: f"window {start_s}".encode() for start_s in starts})
 
 
 def _first_days(teller: Teller, shop: Shop) -> list[Event]:

@@ -27,6 +27,7 @@ def add_question(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--from", dest="start", metavar="T", help="RFC 3339, epoch milliseconds or relative (-1h)")
     parser.add_argument("--to", dest="end", metavar="T", help="up to but not including")
+    parser.add_argument("--with", dest="added", metavar="T.COLUMN", help="columns of tables beside each --by key")
     parser.add_argument("--fn", metavar="FN", help="which functions: count, avg, p99 … (or several: avg,p99)")
     parser.add_argument("--compare", metavar="1d", help="beside an earlier range: previous, 1d, 1w, 1mo …")
     parser.add_argument("--late", choices=("without", "only", "with"), help="late events that a meter put aside")
@@ -50,7 +51,7 @@ def add_answer(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, kind: str, parameters: Parameters) -> int:
     """Ask about a meter and show the answer, again and again with --watch."""
     where = [(f"label.{key}", value) for key, value in pairs(arguments.where, example="video=A")]
-    range_ = [("from", arguments.start), ("to", arguments.end), ("fn", arguments.fn)]
+    range_ = [("from", arguments.start), ("to", arguments.end), ("fn", arguments.fn), ("with", arguments.added)]
     rest = [("compare", arguments.compare), ("late", arguments.late), ("tz", arguments.tz)]
     path = f"/v1/meters/{quote(arguments.meter, safe='')}/{kind}"
     return run_path(arguments, path, [*where, *range_, *parameters, *rest], ranked=kind == "top")

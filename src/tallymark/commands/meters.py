@@ -65,7 +65,11 @@ def _show(arguments: argparse.Namespace) -> int:
         print_json(meter)
     else:
         print_table(
-            ["", ""], [[key, value if isinstance(value, str) else _words(value)] for key, value in meter.items()]
+            ["", ""],
+            [
+                [key, value if isinstance(value, str) else _words(value, _UNKNOWN_MOMENT.get(key, ""))]
+                for key, value in meter.items()
+            ],
         )
     return 0
 
@@ -236,9 +240,12 @@ def _state(meter: dict[str, Any]) -> str:
     return (f"broken: {meter['broken']}" if meter.get("broken") else "counting") + missed
 
 
-def _words(value: Any) -> str:
-    if isinstance(value, dict):  # `since`, `weights`, `late`
-        return ", ".join(f"{key} {'later than the others' if each is None else each}" for key, each in value.items())
+_UNKNOWN_MOMENT = {"since": "later than the others", "kept": "from the beginning"}
+
+
+def _words(value: Any, missing: str = "") -> str:
+    if isinstance(value, dict):  # `since`, `kept`, `weights`, `late`
+        return ", ".join(f"{key} {missing if each is None else each}" for key, each in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 

@@ -11,6 +11,7 @@ from tallymark.commands.command import Command, CommandFailed, Group, WrongUsage
 from tallymark.commands.output import harmless, print_json, print_table
 from tallymark.commands.progress import Progress
 from tallymark.commands.service import ServiceRefused, add_tenant, add_url, ask, connect, unreachable
+from tallymark.http import MOST_TABLE_BYTES
 
 # Longer than the collector waits for the query service.
 TIMEOUT_S = 90.0
@@ -70,6 +71,10 @@ def _patch(arguments: argparse.Namespace) -> int:
 
 def _upload(arguments: argparse.Namespace, method: str, path: str) -> int:
     content, form = _content(arguments.file), arguments.format or _form(arguments.file)
+    if len(content) > MOST_TABLE_BYTES:
+        # The service refuses it before it has read it, and then there is often no answer to be read.
+        limit = f"{len(content):,} bytes exceed {MOST_TABLE_BYTES:,}, the most that can be sent at once"
+        raise CommandFailed(f"{arguments.file}: {limit}; put a part of it, then patch the rest")
     transport = connect(arguments)
     headers = {"content-type": TYPES[form]}
     with Progress(f"sending {len(content):,} bytes …" if len(content) > 100_000 else ""):

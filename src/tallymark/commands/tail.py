@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from tallymark.commands.command import Command, CommandFailed
 from tallymark.commands.output import harmless, is_decorated
 from tallymark.commands.service import Away, add_tenant, add_url, connect
+from tallymark.events.labels import label
 from tallymark.reader.errors import QuestionRefused, Unanswered
 from tallymark.reader.live import Messages
 
@@ -113,7 +114,7 @@ def _shown(value: Any) -> str:
     """Text with quotes where it would not stand as one word."""
     if isinstance(value, str):
         return value if value and set(value) <= _PLAIN else harmless(json.dumps(value, ensure_ascii=False))
-    return json.dumps(value)
+    return label(value)
 
 
 COMMANDS = {

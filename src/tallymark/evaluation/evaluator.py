@@ -107,8 +107,9 @@ class Evaluator:
             raise
 
     def next_due_ms(self) -> int | None:
-        """When the next window is over; None if there is none."""
-        return min((each.due_s * 1000 for held in self._shares.values() for each in held.live), default=None)
+        """When the next window is over, of queries that can be evaluated; None if there is none."""
+        live = [each for held in self._shares.values() for each in held.live]
+        return min((each.due_s * 1000 for each in live if not each.problem), default=None)
 
     def _hold(self, shares: Mapping[int, int]) -> None:
         for share in [each for each, held in self._shares.items() if shares.get(each) != held.generation]:

@@ -212,7 +212,7 @@ class _Definition:
             hint = suggest(given, (DEFAULT_KEEP, QUERIED), otherwise="") if isinstance(given, str) else ""
             self._add("bad_keep", f"keep is {DEFAULT_KEEP} or {QUERIED}, not {shown(given)}{hint}", "keep")
         elif given == QUERIED and each is None:
-            detail = f"keep: {QUERIED} chooses among the metrics of a meter with each: values{self._called}"
+            detail = f"{QUERIED} chooses among the metrics of each: values, which is not there{self._called}"
             self._add("conflict", f"{detail}; add each, or leave keep out", "keep")
         return QUERIED if given == QUERIED else None
 

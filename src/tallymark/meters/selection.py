@@ -74,8 +74,13 @@ def _read(query: Query, metric: str | None) -> frozenset[str] | None:
     return frozenset(query.where[METRIC]) if METRIC in query.where else None
 
 
-def filters(query: Query, selected: Selected) -> dict[str, tuple[str, ...]]:
-    """The values that each label may have, of FROM, SELECT and WHERE together; raises QueryError, also for BY."""
+def filters(
+    query: Query, selected: Selected, is_column: Callable[[str], bool] = lambda name: False
+) -> dict[str, tuple[str, ...]]:
+    """The values that each label may have, of FROM, SELECT and WHERE together; raises QueryError, also for BY.
+
+    `is_column` says whether a name that is no label is a column of a table.
+    """
     meter, metric = selected
     chosen: dict[str, tuple[str, ...]] = {}
     if query.sources is not None:
@@ -83,14 +88,16 @@ def filters(query: Query, selected: Selected) -> dict[str, tuple[str, ...]]:
     if metric is not None:
         chosen[METRIC] = (metric,)
     for label, values in query.where.items():
-        _check_label(query, meter, label, f"where.{label}")
+        if not is_column(label):
+            _check_label(query, meter, label, f"where.{label}")
         if label in chosen:
             clause = "SELECT" if label == METRIC and metric is not None else "FROM"
             detail = f"{clause} already says which {label}; name the values there"
             raise query.error("bad_query", detail, f"where.{label}")
         chosen[label] = values
     for label in query.by:
-        _check_label(query, meter, label, f"by.{label}")
+        if not is_column(label):
+            _check_label(query, meter, label, f"by.{label}")
     return chosen
 
 

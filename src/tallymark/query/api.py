@@ -30,6 +30,7 @@ from tallymark.query import (
     words,
 )
 from tallymark.query.asking import Compute, asking
+from tallymark.query.joining import Lookup
 from tallymark.query.meters_api import known_meter
 from tallymark.query.parameters import Pairs
 from tallymark.query.parsing import Question
@@ -47,7 +48,9 @@ METER = "/v1/meters/{name}"
 class Parse(Protocol):
     """Turns the parameters of a request into a question, or refuses them."""
 
-    def __call__(self, meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, settings: QuerySettings) -> Question: ...
+    def __call__(
+        self, meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, settings: QuerySettings, tables: Lookup | None
+    ) -> Question: ...
 
 
 def routes(sources: Sources, rates: Rates, *, is_stopping: Callable[[], bool] = lambda: False) -> Routes:
@@ -164,7 +167,13 @@ def _of_meter(
 ) -> Route:
     def understand(request: Request) -> Question:
         meter = known_meter(sources.store.registry, request.tenant, request.arguments["name"])
-        return parse(meter, request.pairs, now_ms=sources.clock_ms(), settings=sources.settings.query)
+        return parse(
+            meter,
+            request.pairs,
+            now_ms=sources.clock_ms(),
+            settings=sources.settings.query,
+            tables=sources.tables,
+        )
 
     answer = asking(sources, kind, understand, compute)
     return Route("GET", f"{METER}/{kind}", summary, answer, parameters, filters=True)

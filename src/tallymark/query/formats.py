@@ -26,9 +26,11 @@ _ARROW_TYPES = {
     "moment": pa.timestamp("ms", tz="UTC"),
     "whole": pa.int64(),
     "number": pa.float64(),
+    "boolean": pa.bool_(),
 }
 # As many digits as Arrow's decimals of 128 bits hold; exact sums have at most 29.
 _DIGITS = 38
+_BOOLEANS = {True: "true", False: "false"}
 
 
 def accepted(header: str | None) -> str:
@@ -100,7 +102,12 @@ def _csv(found: Table) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow([column.name for column in found.columns])
-    writer.writerows(found.rows)
+    if any(column.kind == "boolean" for column in found.columns):
+        writer.writerows(
+            [_BOOLEANS.get(value, value) if value.__class__ is bool else value for value in row] for row in found.rows
+        )
+    else:
+        writer.writerows(found.rows)
     return text.getvalue().encode()
 
 

@@ -40,6 +40,14 @@ def too_many_window_rows(most_rows: int) -> Problem:
     return Problem(400, "over_limit", detail, limit=most_rows)
 
 
+def too_many_merged_rows(most_rows: int) -> Problem:
+    detail = (
+        f"the label that the table joins has more than {most_rows:,} series and buckets in this range;"
+        " filter by a label, or use a longer step or a shorter range"
+    )
+    return Problem(400, "over_limit", detail, limit=most_rows)
+
+
 def too_large_windows(actual: int, most_bytes: int) -> Problem:
     detail = (
         f"the windows hold sketches of {actual // 1_000_000:,} MB, and at most {most_bytes // 1_000_000:,} MB are"

@@ -15,6 +15,7 @@ from tallymark.fidelity.freshness import Freshness
 from tallymark.query import limits, windows
 from tallymark.query.answers import Answer, answered, fresh
 from tallymark.query.comparing import changes
+from tallymark.query.joining import added
 from tallymark.query.parsing import Question
 from tallymark.query.ranges import Range, covered_s
 from tallymark.query.reading import key_columns, others, read
@@ -44,14 +45,14 @@ def series(sources: Sources, question: Question) -> Answer:
     shown: list[dict[str, Any]] = []
     earlier = _points(question, question.comparison.range, before, freshness) if question.comparison else {}
     nothing = _blanks(question, question.comparison.range, freshness) if question.comparison else []
-    for labels in lines:
+    for labels, names in zip(lines, added(question.added, question.by, question.where, lines), strict=True):
         found: list[dict[str, Any]] = [
             {"time": time, **value} for time, value in zip(times, points[labels], strict=True)
         ]
         if question.comparison:
             pairs = zip(found, points[labels], earlier.get(labels, nothing), strict=True)
             found = [{**point, "before": then, "change": changes(now, then)} for point, now, then in pairs]
-        shown.append({"labels": dict(zip(question.by, labels, strict=True)), "points": found})
+        shown.append({"labels": dict(zip(question.by, labels, strict=True)), **names, "points": found})
     body: dict[str, Any] = {"series": shown, **({"left_out": left_out} if left_out else {})}
     return answered(question, freshness, [rows, before], body, shown, other=other)
 

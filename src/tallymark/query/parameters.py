@@ -41,7 +41,10 @@ PARAMETERS = {
             "without",
             choices=("without", "only", "with"),
         ),
-        Parameter("by", "keys to group by; several with commas, or repeated", "country", repeats=True),
+        Parameter(
+            "by", "keys to group by, or columns of tables; several with commas, or repeated", "country", repeats=True
+        ),
+        Parameter("with", "columns of tables to show with each series, by its key", "videos.title", repeats=True),
         Parameter("k", "how many items", "10"),
         Parameter("fn", "aggregates wanted; top ranks by it", "count", repeats=True),
         Parameter("tz", "zone of days, months and bare dates", "Europe/Vienna"),

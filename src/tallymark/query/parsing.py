@@ -1,7 +1,7 @@
 """What a request asks for, checked: which meter, which series, which range, which aggregates."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from math import prod
 
@@ -9,14 +9,15 @@ from tallymark.evaluation.steps import Fixed, Step
 from tallymark.http import Problem
 from tallymark.query import comparing, functions, limits, ranges, steps, windows
 from tallymark.query.comparing import PREVIOUS, Comparison
-from tallymark.query.parameters import Given, Pairs, sort_out
+from tallymark.query.joining import Columns, Joined, Lookup
+from tallymark.query.parameters import LABEL, RESERVED, Given, Pairs, sort_out
 from tallymark.query.ranges import Range
 from tallymark.query.windows import Window
 from tallymark.settings import QuerySettings
 from tallymark.store.model import RegisteredMeter
 from tallymark.suggest import suggest
 
-_ALL = ("fn", "compare", "late", "tz", "format", "consistency")
+_ALL = ("with", "fn", "compare", "late", "tz", "format", "consistency")
 TOTAL = ("from", "to", "by", "window", "over", *_ALL)
 SERIES = ("from", "to", "step", "window", "by", "limit", *_ALL)
 TOP = ("from", "to", "by", "k", "rank", "window", "over", *_ALL)
@@ -46,6 +47,10 @@ class Question:
     late: str = "without"
     query: str = ""
     """the canonical text, if it was asked in the query language"""
+    joined: Mapping[str, Joined] = field(default_factory=dict)
+    """the names in `by` and `where` that are columns of tables"""
+    added: tuple[Joined, ...] = ()
+    """columns of tables that are shown with each series"""
 
     @property
     def ranges(self) -> list[Range]:
@@ -58,14 +63,19 @@ class Question:
         meter, before = self.meter, self.comparison
         bounds = [(each.start_s, each.end_s, each.widened) for each in self.ranges]
         over_time = (bounds, self.step, self.tz, self.window, before and before.text)
-        asked = (where, self.by, self.functions, self.most, self.by_growth, self.late, self.query)
+        tables = [(each.name, each.token) for each in (*self.joined.values(), *self.added)]
+        shown = [each.name for each in self.added]
+        asked = (where, self.by, self.functions, self.most, self.by_growth, self.late, self.query, shown, tables)
         return repr((kind, meter.meter_id, meter.broken, asked, over_time))
 
 
-def total(meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, settings: QuerySettings) -> Question:
+def total(
+    meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, settings: QuerySettings, tables: Lookup | None = None
+) -> Question:
     """Of all time, unless there are bounds; windows and comparisons need a beginning, and end now."""
-    given = _given(meter, pairs, TOTAL)
-    zone, by = ranges.zone(given.one("tz")), _keys(given, meter)
+    columns = Columns(meter, tables)
+    given = _given(meter, pairs, TOTAL, columns)
+    zone, by = ranges.zone(given.one("tz")), _keys(given, meter, columns)
     start_ms, end_ms = (ranges.moment(given, name, now_ms=now_ms, zone=zone) for name in ("from", "to"))
     if end_ms is None and ("window" in given.values or "compare" in given.values):
         end_ms = now_ms
@@ -74,14 +84,22 @@ def total(meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, settings: QueryS
     names = functions.asked(given.words("fn"), meter)
     functions.check_rate(given.words("fn"), has_beginning=span.start_s is not None)
     question = Question(meter, given.where, by, names, span, settings.max_k, late=_late(given, meter))
+    question = _joined(question, given, columns, now_ms=now_ms)
     return _compared(_slid(question, given, settings), given, zone)
 
 
 def series(
-    meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, settings: QuerySettings, is_whole: bool = False
+    meter: RegisteredMeter,
+    pairs: Pairs,
+    *,
+    now_ms: int,
+    settings: QuerySettings,
+    is_whole: bool = False,
+    tables: Lookup | None = None,
 ) -> Question:
     """`is_whole` makes one bucket of the whole range, whatever its length."""
-    given = _given(meter, pairs, SERIES)
+    columns = Columns(meter, tables)
+    given = _given(meter, pairs, SERIES, columns)
     zone = ranges.zone(given.one("tz"))
     start_ms, end_ms = ranges.last_hour(given, now_ms=now_ms, zone=zone)
     step_text = DEFAULT_STEP if (asked := given.one("step")) is None else asked
@@ -95,7 +113,7 @@ def series(
     question = Question(
         meter,
         given.where,
-        _keys(given, meter),
+        _keys(given, meter, columns),
         functions.asked(given.words("fn"), meter),
         ranges.cut(edges, start_ms, end_ms),
         given.whole("limit", default=settings.max_points, most=settings.max_points, setting="query.max_points"),
@@ -107,13 +125,17 @@ def series(
         window = windows.hopping(text, step, step_text, zone_is_utc=zone is UTC)
         windows.check_fits(window, question.range, edges.count)
         question = replace(question, window=window)
+    question = _joined(question, given, columns, now_ms=now_ms)
     return _compared(question, given, zone, step)
 
 
-def top(meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, settings: QuerySettings) -> Question:
+def top(
+    meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, settings: QuerySettings, tables: Lookup | None = None
+) -> Question:
     """`functions` begins with the one that ranks."""
-    given = _given(meter, pairs, TOP)
-    by = _keys(given, meter) or _only_key(meter)
+    columns = Columns(meter, tables)
+    given = _given(meter, pairs, TOP, columns)
+    by = _keys(given, meter, columns) or _only_key(meter)
     zone = ranges.zone(given.one("tz"))
     start_ms, end_ms = ranges.last_hour(given, now_ms=now_ms, zone=zone)
     ranked = functions.asked(given.words("fn"), meter)
@@ -129,19 +151,44 @@ def top(meter: RegisteredMeter, pairs: Pairs, *, now_ms: int, settings: QuerySet
         by_growth=given.one("rank") == "growth",
         late=_late(given, meter),
     )
+    question = _joined(question, given, columns, now_ms=now_ms)
     return _compared(_slid(question, given, settings), given, zone)
 
 
 def live(meter: RegisteredMeter, pairs: Pairs) -> Mapping[str, Sequence[str]]:
     """The labels to follow."""
-    given = _given(meter, pairs, LIVE)
+    given = _given(meter, pairs, LIVE, Columns(meter, None))
     if (form := given.one("format")) not in (None, "json"):
         raise Problem(400, "bad_choice", f"format = {form!r}: live sends events of JSON only", parameter="format")
     return given.where
 
 
-def _given(meter: RegisteredMeter, pairs: Pairs, allowed: Sequence[str]) -> Given:
-    return sort_out(pairs, allowed=allowed, question=f"meter {meter.meter.name}", keys=meter.labels)
+def _given(meter: RegisteredMeter, pairs: Pairs, allowed: Sequence[str], columns: Columns) -> Given:
+    names = dict.fromkeys(name.removeprefix(LABEL) for name, _ in pairs if name not in RESERVED)
+    of_tables = [name for name in names if columns.is_known(name)]
+    for name in of_tables:
+        columns.check(name, name)
+    return sort_out(pairs, allowed=allowed, question=f"meter {meter.meter.name}", keys=(*meter.labels, *of_tables))
+
+
+def _joined(question: Question, given: Given, columns: Columns, *, now_ms: int) -> Question:
+    """With the columns of tables that it names, as they are at the end of its range."""
+    labels, end_s = question.meter.labels, question.range.end_s
+    at_ms = now_ms if end_s is None else end_s * 1000 - 1
+    names = [name for name in (*question.by, *question.where) if name not in labels]
+    added = []
+    for name in given.words("with"):
+        columns.check(name, "with")
+        column = columns.joined(name, at_ms=at_ms)
+        if column.label not in question.by and len(question.where.get(column.label, ())) != 1:
+            detail = (
+                f"with={name} is that of one {column.label}; add by={column.label}, or {column.label}= with a value"
+            )
+            raise Problem(400, "missing_parameter", detail, parameter="by")
+        added.append(column)
+    if not names and not added:
+        return question
+    return replace(question, joined={name: columns.joined(name, at_ms=at_ms) for name in names}, added=tuple(added))
 
 
 def _slid(question: Question, given: Given, settings: QuerySettings) -> Question:
@@ -195,10 +242,12 @@ def _late(given: Given, meter: RegisteredMeter) -> str:
     return late
 
 
-def _keys(given: Given, meter: RegisteredMeter) -> tuple[str, ...]:
+def _keys(given: Given, meter: RegisteredMeter, columns: Columns) -> tuple[str, ...]:
     by = given.words("by", known=meter.labels)
     for key in by:
-        if key not in meter.labels:
+        if key not in meter.labels and "." in key:
+            columns.check(key, "by")
+        elif key not in meter.labels:
             near = suggest(key, meter.labels, what="its keys are")
             raise Problem(
                 400, "unknown_key", f"meter {meter.meter.name} has no key {key!r}{near}", parameter="by", key=key

@@ -7,10 +7,11 @@ import polars as pl
 
 from tallymark.aggregates import columns
 from tallymark.meters.model import OTHER
+from tallymark.query import joining, limits
 from tallymark.query.parsing import Question
 from tallymark.query.ranges import Range
 from tallymark.store.model import label_column
-from tallymark.store.protocol import Snapshot
+from tallymark.store.protocol import Snapshot, TooManyRows
 from tallymark.store.read_plan import Question as StoreQuestion
 
 # Of what the store reads for one question, as columns. A top reads one row per series, so this also bounds how many can
@@ -18,6 +19,8 @@ from tallymark.store.read_plan import Question as StoreQuestion
 MOST_BYTES = 120_000_000
 # Labels to filter by, one by one, when only the kept series are read again; SQLite takes at least 32,766 parameters.
 MOST_NAMED = 10_000
+# Of labels whose series become fewer by what a table says of them.
+MOST_MERGED_ROWS = 1_000_000
 
 
 def key_columns(question: Question) -> list[str]:
@@ -36,25 +39,35 @@ def read(
     """In any order. `only` has the labels of the series that are wanted."""
     lates = {"without": [False], "only": [True], "with": [False, True]}[question.late]
     where = question.where if only is None else _named(question, only)
-    parts = [
-        snapshot.read(
-            StoreQuestion.between(
-                question.meter,
-                where=where,
-                by=question.by,
-                start_s=span.start_s,
-                end_s=span.end_s,
-                step_s=step_s,
-                functions=question.functions,
-                late=late,
-            ),
-            most_rows=most_rows,
-            most_bytes=MOST_BYTES,
-        )
-        for late in lates
-    ]
+    plan = joining.planned(question.by, where, question.joined, most_named=MOST_NAMED)
+    try:
+        parts = [
+            snapshot.read(
+                StoreQuestion.between(
+                    question.meter,
+                    where=plan.where,
+                    by=plan.by,
+                    start_s=span.start_s,
+                    end_s=span.end_s,
+                    step_s=step_s,
+                    functions=question.functions,
+                    late=late,
+                ),
+                most_rows=MOST_MERGED_ROWS if plan.is_merged else most_rows,
+                most_bytes=MOST_BYTES,
+            )
+            for late in lates
+        ]
+    except TooManyRows:
+        if plan.is_merged:
+            raise limits.too_many_merged_rows(MOST_MERGED_ROWS) from None
+        raise
     keys = [*key_columns(question), *(["bucket_s"] if step_s is not None else [])]
-    rows = parts[0] if len(parts) == 1 else columns.merge(pl.concat(parts), keys)
+    rows = joining.translated(pl.concat(parts), plan, question.by, question.joined)
+    if plan.is_merged or len(parts) > 1:
+        rows = columns.merge(rows, keys)
+    if plan.is_merged and most_rows is not None and rows.height > most_rows:
+        raise TooManyRows(most_rows)
     return rows.join(only, on=key_columns(question), how="semi") if only is not None and question.by else rows
 
 

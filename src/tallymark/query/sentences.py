@@ -12,6 +12,7 @@ from tallymark.meters.language import Query, QueryError
 from tallymark.meters.model import QUERIED
 from tallymark.meters.selection import METRIC, Selected
 from tallymark.query import parsing
+from tallymark.query.joining import Columns
 from tallymark.query.parameters import LABEL, Pairs, read_pairs, sort_out
 from tallymark.query.parsing import Question
 from tallymark.query.routes import MOST_BODY_BYTES, Request
@@ -23,7 +24,7 @@ from tallymark.store.read_plan import Question as StoreQuestion
 from tallymark.suggest import suggest
 
 PATH = "/v1/query"
-PARAMETERS = ("tz", "format", "consistency")
+PARAMETERS = ("with", "tz", "format", "consistency")
 KEYS = {"q": "the query, as docs/query-language.md has it"}
 HOUR_S = 3600
 MOST_SUGGESTED = 10_000
@@ -44,7 +45,8 @@ def understanding(sources: Sources) -> Callable[[Request], Question]:
                 lambda meter: Metrics(sources.store, meters[meter.name], known),
             )
             _check_stored(query, selected, Metrics(sources.store, meters[selected.meter.name], known))
-            where = language.filters(query, selected)
+            columns = Columns(meters[selected.meter.name], sources.tables)
+            where = language.filters(query, selected, columns.is_known)
         except QueryError as error:
             raise refused(error) from None
         given = [pair for pair in request.pairs if pair[0] in PARAMETERS]
@@ -139,6 +141,7 @@ def asked(
             now_ms=sources.clock_ms(),
             settings=sources.settings.query,
             is_whole=query.window is None,
+            tables=sources.tables,
         )
     except Problem as problem:
         raise _pointed(problem, query) from None
@@ -163,9 +166,11 @@ def _pointed(problem: Problem, query: Query) -> Problem:
     step = "every" if query.every else "window"
     clauses = {"step": step, "window": "window", "from": "since", "to": "until", "limit": "limit", "by": "by"}
     clause = f"compute.{problem.extra.get('function')}" if name == "fn" else clauses.get(str(name))
+    for place in (f"{name}.{problem.extra.get('key')}", f"where.{name}"):
+        clause = place if place in query.positions else clause
     if clause is None or clause not in query.positions:
         return problem
-    detail = problem.detail.replace(f"{name} = ", f"{clause.upper()} ", 1) if name != "fn" else problem.detail
+    detail = problem.detail.replace(f"{name} = ", f"{clause.upper()} ", 1) if name in clauses else problem.detail
     at = query.error("bad_query", detail, clause)
     rest = {key: value for key, value in problem.extra.items() if key != "parameter"}
     return Problem(problem.status, problem.code, detail, position=at.position, excerpt=at.excerpt, **rest)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from tallymark.query.answers import Answer
 from tallymark.query.parsing import Question
 
-Kind = Literal["text", "moment", "whole", "exact", "number"]
+Kind = Literal["text", "moment", "whole", "exact", "number", "boolean"]
 
 WHOLE = ("count", "distinct")
 
@@ -45,7 +45,9 @@ def _columns(question: Question, *, is_series: bool) -> list[Column]:
     taken = {column.name for column in numbers}
     # A label may be called like a function.
     labels = [Column(f"label.{label}" if label in taken else label, "text") for label in question.by]
-    return [*labels, *numbers]
+    taken |= {column.name for column in labels}
+    added = [Column(f"with.{each.name}" if each.name in taken else each.name, each.type) for each in question.added]
+    return [*labels, *added, *numbers]
 
 
 def _kind(question: Question, name: str) -> Kind:
@@ -58,15 +60,19 @@ def _kind(question: Question, name: str) -> Kind:
 
 def _values(answer: Answer) -> Iterator[tuple[Any, ...]]:
     for item in answer.lines:
-        yield (*item["labels"].values(), *item["value"].values(), *item.get("at", {}).values(), *_compared(item))
+        yield (*_names(item), *item["value"].values(), *item.get("at", {}).values(), *_compared(item))
 
 
 def _points(answer: Answer) -> Iterator[tuple[Any, ...]]:
     functions = answer.question.functions
     for line in answer.lines:
-        labels = tuple(line["labels"].values())
+        labels = _names(line)
         for point in line["points"]:
             yield (*labels, point["time"], *(point[name] for name in functions), *_compared(point))
+
+
+def _names(item: Any) -> tuple[Any, ...]:
+    return (*item["labels"].values(), *item.get("with", {}).values())
 
 
 def _compared(item: Any) -> tuple[Any, ...]:

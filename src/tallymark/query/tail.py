@@ -45,7 +45,7 @@ KEYS = {
 INTERVAL_S = 0.5
 # The follower forgets where it was after a time without listeners: what passed meanwhile is of no interest.
 STALE_S = 3.0
-BUDGET = Budget(events=5_000, size=1_000_000, places=8)
+BUDGET = Budget(events=10_000, size=2_000_000, places=8)
 """of one look, whatever passed"""
 DEFAULT_RATE, MOST_RATE = 20, 200
 MOST_NAMES = 64

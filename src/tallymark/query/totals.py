@@ -14,6 +14,7 @@ from tallymark.query import limits
 from tallymark.query.answers import Answer, answered
 from tallymark.query.answers import fresh as how_fresh
 from tallymark.query.comparing import changes
+from tallymark.query.joining import added
 from tallymark.query.measuring import empty, growth, measured
 from tallymark.query.parsing import Question
 from tallymark.query.ranges import Range
@@ -106,8 +107,8 @@ def _items(
     found = {span: _by_labels(question, span, rows[span], fresh) for span in rows}
     nothing = {name: (empty(question, name), None) for name in question.functions}
     items: list[dict[str, Any]] = []
-    for labels in wanted:
-        item: dict[str, Any] = {"labels": dict(zip(question.by, labels, strict=True))}
+    for labels, names in zip(wanted, added(question.added, question.by, question.where, wanted), strict=True):
+        item: dict[str, Any] = {"labels": dict(zip(question.by, labels, strict=True)), **names}
         now = found[question.range].get(labels, nothing)
         item["value"] = {name: value for name, (value, _) in now.items()}
         if question.window and question.window.over != "avg":

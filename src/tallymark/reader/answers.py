@@ -85,16 +85,18 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     change: Mapping[str, Difference] | None = None
     at: At = None
     """with a window: the start of the one that each number comes from"""
+    with_: Mapping[str, Any] = {}
+    """columns of tables that were asked for"""
 
     def __getitem__(self, function: str) -> Number:
         return self.value[function]
 
     def __repr__(self) -> str:
-        rest = {"before": self.before, "change": self.change, "at": self.at}
+        rest = {"before": self.before, "change": self.change, "at": self.at, "with_": self.with_ or None}
         return _short("Item", labels=self.labels, value=self.value, **rest)
 
     def row(self) -> dict[str, Any]:
-        return frames.row(self.labels, self.value, self.before, self.change, at=self.at)
+        return frames.row(self.labels, self.value, self.before, self.change, at=self.at, added=self.with_)
 
 
 class Total(_Answer, frozen=True, kw_only=True):
@@ -104,6 +106,7 @@ class Total(_Answer, frozen=True, kw_only=True):
     before: Value | None = None
     change: Mapping[str, Difference] | None = None
     at: At = None
+    with_: Mapping[str, Any] = {}
 
     def __getitem__(self, function: str) -> Number:
         return self.value[function]
@@ -115,7 +118,7 @@ class Total(_Answer, frozen=True, kw_only=True):
         return iter(self.value)
 
     def rows(self) -> list[dict[str, Any]]:
-        return [frames.row({}, self.value, self.before, self.change, at=self.at)]
+        return [frames.row({}, self.value, self.before, self.change, at=self.at, added=self.with_)]
 
     def __repr__(self) -> str:
         rest = {"before": self.before, "change": self.change, "at": self.at}
@@ -161,6 +164,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
     labels: Mapping[str, str]
     points: tuple[Point, ...]
+    with_: Mapping[str, Any] = {}
+    """columns of tables that were asked for"""
 
     def values(self, function: str) -> list[Number]:
         return [point.value[function] for point in self.points]
@@ -188,7 +193,7 @@ class Series(_Answer, frozen=True, kw_only=True):
 
     def rows(self) -> list[dict[str, Any]]:
         return [
-            frames.row(line.labels, point.value, point.before, point.change, time=point.time)
+            frames.row(line.labels, point.value, point.before, point.change, time=point.time, added=line.with_)
             for line in self.lines
             for point in line.points
         ]
@@ -265,7 +270,11 @@ def items(data: dict[str, Any], by: Sequence[str] = ()) -> Items:
 def series(data: dict[str, Any], by: Sequence[str] = ()) -> Series:
     numbers = _numbers(data)
     lines = tuple(
-        Line(labels=line.get("labels", {}), points=tuple(_point(point, numbers) for point in line["points"]))
+        Line(
+            labels=line.get("labels", {}),
+            points=tuple(_point(point, numbers) for point in line["points"]),
+            with_=_added(line),
+        )
         for line in data["series"]
     )
     rest = {"query": data.get("query"), "left_out": data.get("left_out", 0)}
@@ -309,7 +318,13 @@ def _values(mapping: Mapping[str, Any]) -> dict[str, Any]:
 def _item(data: Mapping[str, Any], numbers: _Numbers) -> dict[str, Any]:
     at = data.get("at")
     moments = None if at is None else {name: _moment(text) for name, text in at.items()}
-    return {"value": numbers(data["value"]), "at": moments, **_compared(data, numbers)}
+    return {"value": numbers(data["value"]), "at": moments, "with_": _added(data), **_compared(data, numbers)}
+
+
+def _added(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns of tables have no exact numbers, also where the meter's are."""
+    found = data.get("with") or {}
+    return {name: float(value) if isinstance(value, Decimal) else value for name, value in found.items()}
 
 
 def _point(data: Mapping[str, Any], numbers: _Numbers) -> Point:

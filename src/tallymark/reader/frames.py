@@ -18,10 +18,12 @@ def row(
     *,
     time: datetime | None = None,
     at: Mapping[str, datetime | None] | None = None,
+    added: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """One flat row. A comparison adds `before.count`, `difference.count` and `percent.count`, a window `at.count`.
 
-    A label called like another column becomes `label.NAME`. The server names the columns of its CSV so, too.
+    A label called like another column becomes `label.NAME`, a column of a table `with.NAME`. The server names the
+    columns of its CSV so, too.
     """
     rest: dict[str, Any] = {} if time is None else {"time": time}
     numbers: dict[str, Any] = {**value, **{f"at.{name}": moment for name, moment in (at or {}).items()}}
@@ -31,7 +33,9 @@ def row(
         numbers |= {f"difference.{name}": each.difference, f"percent.{name}": each.percent}
     taken = rest.keys() | numbers.keys()
     named = {f"label.{name}" if name in taken else name: text for name, text in labels.items()}
-    return rest | named | numbers
+    taken |= named.keys()
+    beside = {f"with.{name}" if name in taken else name: each for name, each in (added or {}).items()}
+    return rest | named | beside | numbers
 
 
 def to_polars(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> "polars.DataFrame":
@@ -58,6 +62,8 @@ def _dtype(values: Sequence[Any]) -> Any:
     if any(isinstance(value, Decimal) for value in present):
         places = max(-int(value.as_tuple().exponent) for value in present if isinstance(value, Decimal))
         return polars.Decimal(38, max(0, places))
+    if present and all(isinstance(value, bool) for value in present):
+        return polars.Boolean
     if present and all(isinstance(value, int) for value in present):
         return polars.Int64 if all(-(2**63) <= value < 2**63 for value in present) else polars.Int128
     return polars.Float64

@@ -15,7 +15,7 @@ Labels = Mapping[str, LabelValue | Iterable[LabelValue]]
 
 PARAMETERS = (
     "by", "compare", "consistency", "fn", "format", "from", "k", "late", "limit", "over", "q", "rank", "step", "tenant",
-    "to", "tz", "window",
+    "to", "tz", "window", "with",
 )  # fmt: skip
 """names that HTTP gives a meaning, so that a keyword of such a name cannot be a label"""
 

@@ -56,6 +56,7 @@ class Reader:
         *,
         where: Labels | None = None,
         by: None = None,
+        with_: Words | None = None,
         from_: Moment | None = None,
         to: Moment | None = None,
         fn: Words | None = None,
@@ -75,6 +76,7 @@ class Reader:
         *,
         where: Labels | None = None,
         by: Words,
+        with_: Words | None = None,
         from_: Moment | None = None,
         to: Moment | None = None,
         fn: Words | None = None,
@@ -93,6 +95,7 @@ class Reader:
         *,
         where: Labels | None = None,
         by: Words | None = None,
+        with_: Words | None = None,
         from_: Moment | None = None,
         to: Moment | None = None,
         fn: Words | None = None,
@@ -106,11 +109,12 @@ class Reader:
     ) -> Total | Items:
         """One number for each function: over all time, or from `from_` up to but not including `to`.
 
-        With `by`, one item for each combination of these labels. With `window`, the greatest number (or what `over`
+        With `by`, one item for each combination of these labels, or columns of tables (`videos.channel`); `with_` adds
+        columns of tables to each item. With `window`, the greatest number (or what `over`
         says) of all windows of that length in the range. With `compare`, also the number of an earlier range.
         """
         asked = {
-            "from": from_, "to": to, "by": by, "fn": fn, "window": window, "over": over,
+            "from": from_, "to": to, "by": by, "with": with_, "fn": fn, "window": window, "over": over,
             "compare": compare, "late": late, "tz": tz, "consistency": consistency,
         }  # fmt: skip
         target = path(meter, "total", pairs(asked, where=where, labels=labels, question="total"))
@@ -124,6 +128,7 @@ class Reader:
         *,
         where: Labels | None = None,
         by: Words | None = None,
+        with_: Words | None = None,
         from_: Moment | None = None,
         to: Moment | None = None,
         step: Duration | None = None,
@@ -141,8 +146,8 @@ class Reader:
         `window` longer than `step` makes windows overlap: one of that length begins at every step.
         """
         asked = {
-            "from": from_, "to": to, "step": step, "by": by, "fn": fn, "window": window, "compare": compare,
-            "late": late, "limit": limit, "tz": tz, "consistency": consistency,
+            "from": from_, "to": to, "step": step, "by": by, "with": with_, "fn": fn, "window": window,
+            "compare": compare, "late": late, "limit": limit, "tz": tz, "consistency": consistency,
         }  # fmt: skip
         target = path(meter, "series", pairs(asked, where=where, labels=labels, question="series"))
         return self._ask(target, lambda data: answers.series(data, _words(by)))
@@ -153,6 +158,7 @@ class Reader:
         *,
         where: Labels | None = None,
         by: Words | None = None,
+        with_: Words | None = None,
         k: int | None = None,
         from_: Moment | None = None,
         to: Moment | None = None,
@@ -171,15 +177,23 @@ class Reader:
         `rank="growth"` ranks by how much more it is than in the range before, or in the one that `compare` names.
         """
         asked = {
-            "from": from_, "to": to, "by": by, "k": k, "fn": fn, "rank": rank, "window": window, "over": over,
-            "compare": compare, "late": late, "tz": tz, "consistency": consistency,
+            "from": from_, "to": to, "by": by, "with": with_, "k": k, "fn": fn, "rank": rank, "window": window,
+            "over": over, "compare": compare, "late": late, "tz": tz, "consistency": consistency,
         }  # fmt: skip
         target = path(meter, "top", pairs(asked, where=where, labels=labels, question="top"))
         return self._ask(target, lambda data: answers.items(data, _words(by)))
 
-    def query(self, text: str, *, tz: str | None = None, consistency: Consistency | None = None) -> Series:
+    def query(
+        self,
+        text: str,
+        *,
+        with_: Words | None = None,
+        tz: str | None = None,
+        consistency: Consistency | None = None,
+    ) -> Series:
         """The answer to a query: `FROM web-1, web-2 SELECT latency WINDOW 1m COMPUTE avg, percentile(99)`."""
-        rest = [(name, value) for name, value in (("tz", tz), ("consistency", consistency)) if value is not None]
+        asked = {"with": ",".join(_words(with_)) or None, "tz": tz, "consistency": consistency}
+        rest = [(name, value) for name, value in asked.items() if value is not None]
         target = f"/v1/query?{urlencode([('q', text), *rest])}"
         if len(target) <= LONGEST_GET:
             return self._ask(target, answers.series)

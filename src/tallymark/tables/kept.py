@@ -19,7 +19,7 @@ from tallymark.tables import changes
 from tallymark.tables.bodies import Body
 from tallymark.tables.changes import Change, Counts
 from tallymark.tables.model import MOST_BYTES, MOST_ROWS, MOST_VERSIONS, Definition, TableError, check_name, too_many
-from tallymark.tables.table import Table, decode, encode, live_rows, merged, pruned
+from tallymark.tables.table import Table, decode, encode, live_rows, merged, patched, pruned
 
 HELD_BYTES = 256_000_000
 """of tables in memory"""
@@ -171,7 +171,7 @@ class Tables:
         frame = change.frame
         if not is_whole:
             assert table is not None
-            frame = merged([table.frame, change.frame], change.columns)
+            frame = patched(table.frame, change.frame, change.columns)
         rows = live_rows(frame)
         if rows > MOST_ROWS:
             raise too_many("too_many_rows", "rows", limit=MOST_ROWS, actual=rows, way_out="leave some out")
@@ -228,11 +228,13 @@ class Tables:
     def _loaded(self, definition: Definition, held: Table | None, token: str) -> Table:
         """Only what is new is read, if a table that is held has the rest."""
         known = held.definition.parts if held is not None else ()
-        if held is not None and known and definition.parts[: len(known)] == known:
-            frames = [held.frame, *(self._decoded(part) for part in definition.parts[len(known) :])]
-        else:
+        if held is None or not known or definition.parts[: len(known)] != known:
             frames = [self._decoded(part) for part in definition.parts]
-        return Table(definition, merged(frames, definition.columns), token=token)
+            return Table(definition, merged(frames, definition.columns), token=token)
+        frame = held.frame
+        for part in definition.parts[len(known) :]:
+            frame = patched(frame, self._decoded(part), definition.columns)
+        return Table(definition, frame, token=token)
 
     def _decoded(self, part: str) -> pl.DataFrame:
         content = self._parts.read(part)
@@ -269,7 +271,10 @@ def _token(document: Document) -> str:
 
 def _fitting(frame: pl.DataFrame) -> tuple[pl.DataFrame, int | None]:
     """Without old versions, if it is too long or too large with them."""
-    kept, dropped_ms = pruned(frame, most=MOST_VERSIONS)
+    kept, dropped_ms = frame, None
+    if frame.height > MOST_VERSIONS:
+        # More than need be, because all of it is written anew: not for every patch.
+        kept, dropped_ms = pruned(frame, most=MOST_VERSIONS * 9 // 10)
     while (size := int(kept.estimated_size())) > MOST_BYTES:
         less, more_ms = pruned(kept, most=kept.height * 3 // 4)
         if more_ms is None:

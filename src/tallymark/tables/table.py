@@ -15,8 +15,6 @@ from tallymark.tables.model import ALWAYS_MS, Definition, Type, Value
 KEY, FROM_MS, GONE = "key", "from_ms", "gone"
 TYPES: dict[Type, pl.DataType] = {"text": pl.String(), "number": pl.Float64(), "boolean": pl.Boolean()}
 MOST_VIEWS = 8
-# What the index of a view takes besides the frame, for each key.
-INDEX_BYTES = 120
 
 Version = tuple[int, bool, tuple[Value, ...]]
 """from when, whether it ends the row, the values in the order of the columns"""
@@ -56,13 +54,23 @@ def frame_of(versions: Versions, columns: Mapping[str, Type]) -> pl.DataFrame:
 def merged(frames: Sequence[pl.DataFrame], columns: Mapping[str, Type]) -> pl.DataFrame:
     """All versions; of those of one key and time the one of the last frame."""
     wanted = schema(columns)
-    whole = pl.concat([pl.DataFrame(schema=wanted), *(_completed(each, wanted) for each in frames)])
+    whole = pl.concat([pl.DataFrame(schema=wanted), *(completed(each, columns) for each in frames)])
     if len(frames) > 1:
         whole = whole.unique([KEY, FROM_MS], keep="last", maintain_order=True)
     return whole.sort(KEY, FROM_MS)
 
 
-def _completed(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
+def patched(frame: pl.DataFrame, patch: pl.DataFrame, columns: Mapping[str, Type]) -> pl.DataFrame:
+    """As `merged`, of a frame that is sorted and few versions: only the keys that they name are sorted anew."""
+    is_touched = pl.col(KEY).is_in(patch[KEY].unique().implode())
+    frame = completed(frame, columns)
+    touched = merged([frame.filter(is_touched), patch], columns)
+    return frame.filter(~is_touched).merge_sorted(touched, key=KEY)
+
+
+def completed(frame: pl.DataFrame, columns: Mapping[str, Type]) -> pl.DataFrame:
+    """With exactly these columns, null where it lacks one."""
+    wanted = schema(columns)
     return frame.select(
         pl.col(name) if name in frame.columns else pl.lit(None, type_).alias(name) for name, type_ in wanted.items()
     )
@@ -81,10 +89,10 @@ def decode(content: bytes) -> pl.DataFrame:
 
 def live_rows(frame: pl.DataFrame) -> int:
     """Keys whose last version is a row."""
-    return int(frame.select((_is_last() & ~pl.col(GONE)).sum()).item())
+    return int(frame.select((is_last() & ~pl.col(GONE)).sum()).item())
 
 
-def _is_last() -> pl.Expr:
+def is_last() -> pl.Expr:
     """Of its key, in a frame that is sorted."""
     return pl.col(KEY).ne_missing(pl.col(KEY).shift(-1))
 
@@ -97,7 +105,7 @@ def pruned(frame: pl.DataFrame, *, most: int) -> tuple[pl.DataFrame, int | None]
     excess = frame.height - most
     if excess <= 0:
         return frame, None
-    next_ms = pl.when(_is_last()).then(pl.when(pl.col(GONE)).then(pl.col(FROM_MS))).otherwise(pl.col(FROM_MS).shift(-1))
+    next_ms = pl.when(is_last()).then(pl.when(pl.col(GONE)).then(pl.col(FROM_MS))).otherwise(pl.col(FROM_MS).shift(-1))
     ended = frame.select(next_ms.alias("ended"), pl.col(FROM_MS)).with_row_index().filter(pl.col("ended").is_not_null())
     gone = ended.sort("ended", FROM_MS).head(excess)
     if gone.is_empty():
@@ -113,10 +121,6 @@ class View:
         self.frame = frame
         self._texts: dict[str, pl.Series] = {}
 
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {key: place for place, key in enumerate(self.frame[KEY])}
-
     def texts(self, keys: pl.Series, name: str) -> pl.Series:
         """The value of a column as a label, for each key; an unknown key is shown as itself, a null as nothing."""
         found = self._text_column(name).gather(self._found(keys))
@@ -130,12 +134,18 @@ class View:
 
     def keys_with(self, name: str, texts: Iterable[str]) -> list[str]:
         """The keys that are shown as one of these texts, unknown ones among them."""
-        wanted = list(dict.fromkeys(texts))
-        known = self.frame[KEY].filter(self._text_column(name).is_in(wanted)).to_list()
-        return [*known, *(text for text in wanted if text not in self._places)]
+        wanted = pl.Series(list(dict.fromkeys(texts)), dtype=pl.String)
+        known = self.frame[KEY].filter(self._text_column(name).is_in(wanted.implode()))
+        return [*known, *wanted.filter(self._found(wanted).is_null())]
 
     def _found(self, keys: pl.Series) -> pl.Series:
-        return pl.Series(list(map(self._places.get, keys)), dtype=pl.UInt32)
+        """The place of each key, null where there is none. They are sorted, so no index is needed that would have to
+        be made anew after every patch: 10,000 keys among 200,000 take 8 ms of CPU."""
+        known = self.frame[KEY]
+        if known.is_empty():
+            return pl.Series([None] * keys.len(), dtype=pl.UInt32)
+        places = known.search_sorted(keys, side="left").clip(0, known.len() - 1)
+        return places.set((known.gather(places) != keys).fill_null(True), None)
 
     def _text_column(self, name: str) -> pl.Series:
         if name not in self._texts:
@@ -155,8 +165,8 @@ class Table:
 
     @property
     def size_bytes(self) -> int:
-        """Of memory, about, with the index of one moment."""
-        return int(self.frame.estimated_size()) + self.definition.rows * INDEX_BYTES
+        """Of memory, about, with the rows of one moment."""
+        return 2 * int(self.frame.estimated_size())
 
     @cached_property
     def _moments(self) -> list[int]:
@@ -170,7 +180,7 @@ class Table:
             frame = self.frame
             if place < len(self._moments):
                 frame = frame.filter(pl.col(FROM_MS) <= moment_ms)
-            found = self._views[place] = View(frame.filter(_is_last() & ~pl.col(GONE)))
+            found = self._views[place] = View(frame.filter(is_last() & ~pl.col(GONE)))
             while len(self._views) > MOST_VIEWS:
                 self._views.popitem(last=False)
         return found

@@ -201,7 +201,7 @@ BAD = [
     (with_(late={"after": "1h", "then": True}), "bad_late", "late.then", "count, aside or drop, not True"),
     (with_(each="values", keep="querried"), "bad_keep", "keep", "not 'querried'; did you mean queried?"),
     (with_(each="values", keep=["cpu"]), "bad_keep", "keep", "keep is all or queried, not a list"),
-    (with_(keep="queried"), "conflict", "keep", "metrics of a meter with each: values in meter 'views'; add each"),
+    (with_(keep="queried"), "conflict", "keep", "each: values, which is not there in meter 'views'; add each"),
     (with_(max_series=0), "bad_max_series", "max_series", "a whole number from 1 to 10,000,000, not 0"),
     (with_(max_series=10_000_001), "bad_max_series", "max_series", "not 10000001"),
     (with_(max_series=True), "bad_max_series", "max_series", "not True"),

@@ -15,6 +15,7 @@ from tallymark.query.parameters import PARAMETERS
 from tallymark.query.response import Response
 
 NOON = 1_794_744_000
+JSON = {"content-type": "application/json"}
 METERS = (
     Meter("m", ("e",), by=("key", "k"), compute=("count", "sum", "min", "max", "avg", "last", "rate", "p99")),
     Meter("seconds", ("e",), by=("key",), grain_s=1, compute=("count", "p50"), late=Late(60, "aside")),
@@ -31,6 +32,7 @@ def counted(tmp_path_factory) -> Desk:
         for second in (0, 10, 60, 600, 1790):
             labels = tuple("ab"[: len(meter.labels)])
             desk.store.count(meter.name, (labels, NOON + second // meter.grain_s * meter.grain_s, [1.5, -2.0, None]))
+    desk.send("PUT", "/v1/tables/t?key=key", [{"key": "a", "name": "x", "number": 1.5}], JSON)
     desk.store.count("seconds", (("z",), NOON, [1.0]), late=True)
     return desk
 
@@ -47,7 +49,9 @@ moments = st.one_of(
     ),
     st.integers(0, 10**15).map(str),
 )
-words = st.sampled_from([*PARAMETERS, "key", "label.key", "label.k", "nonsense", ""])
+words = st.sampled_from(
+    [*PARAMETERS, "key", "label.key", "label.k", "nonsense", "t.name", "label.t.name", "t.nmae", "t.", ".t", ""]
+)
 functions = st.lists(
     st.sampled_from(
         ["count", "sum", "min", "avg", "last", "rate", "distinct", "p50", "p99.9", "p0", "p100", "mean", ""]
@@ -62,7 +66,12 @@ VALUES = {
     "compare": st.one_of(lengths, st.sampled_from(["previous", "prev", ""])),
     "tz": zones,
     "fn": functions,
-    "by": st.sampled_from(["key", "key,k", "k", "", "nonsense", "key,key"]),
+    "by": st.sampled_from(
+        ["key", "key,k", "k", "", "nonsense", "key,key", "t.name", "key,t.name", "t.nam", "u.x", "."]
+    ),
+    "with": st.sampled_from(["t.name", "t.number,t.name", "name", "t.", ".", "u.x", ""]),
+    "t.name": st.sampled_from(["x", "b", ""]),
+    "t.nmae": st.just("x"),
     "k": numbers.map(str),
     "limit": numbers.map(str),
     "key": st.sampled_from(["a", "b", "", "\u00e4"]),
@@ -85,7 +94,8 @@ FITTING = {
     "compare": st.sampled_from(["previous", "1d", "1w", "1mo", "90m", "10s"]),
     "tz": st.sampled_from(["UTC", "Europe/Vienna", "Asia/Kathmandu"]),
     "fn": st.sampled_from(["count", "sum", "p50", "rate", "distinct", "avg", "last"]),
-    "by": st.just("key"),
+    "by": st.sampled_from(["key", "key", "t.name", "t.number,key"]),
+    "with": st.just("t.name,t.number"),
 }
 
 

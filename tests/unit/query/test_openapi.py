@@ -18,6 +18,7 @@ CONTRACT = [
     "step",
     "window",
     "by",
+    "with",
     "k",
     "fn",
     "compare",
@@ -41,7 +42,8 @@ def test_every_route_is_in_it(desk):
 
 def test_every_documented_parameter_is_taken(desk):
     examples = {name: parameter.example for name, parameter in PARAMETERS.items()} | {"by": "video"}
-    needs = {"window": "&from=-1h", "over": "&from=-1h&window=5m", "compare": "&from=-1h"}
+    desk.send("PUT", "/v1/tables/videos?key=video", b"video,title\nA,Alpha\n", {"content-type": "text/csv"})
+    needs = {"with": "&by=video", "window": "&from=-1h", "over": "&from=-1h&window=5m", "compare": "&from=-1h"}
     taken = set()
     for path, methods in desk.ask("/openapi.json")["paths"].items():
         if not path.startswith("/v1/meters/"):
@@ -49,7 +51,9 @@ def test_every_documented_parameter_is_taken(desk):
         for parameter in methods.get("get", {}).get("parameters", []):
             name = parameter["name"]
             if parameter["in"] == "query" and name != "label" and not path.endswith("/live"):
-                needed = needs.get(name, "") + ("&by=video" if path.endswith("/top") and name != "by" else "")
+                needed = needs.get(name, "") + (
+                    "&by=video" if path.endswith("/top") and name not in ("by", "with") else ""
+                )
                 answer = desk.ask(f"{path.format(name='views')}?{name}={examples[name]}{needed}")
                 assert answer.get("meter", answer.get("name")) == "views"
                 taken.add(name)

@@ -4,6 +4,7 @@ import threading
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
+import polars as pl
 import pytest
 
 import tallymark
@@ -322,3 +323,25 @@ def test_every_public_name_is_there():
 
     for name in reader.__all__:
         assert getattr(reader, name).__name__ == name
+
+
+def test_columns_of_tables_are_asked_for_and_come_with_each_row(server, reader):
+    item = {"labels": {"video": "A"}, "with": {"videos.title": "Alpha", "videos.paid": True}, "value": {"count": 3}}
+    server.answers(says({"meter": "views", "items": [item], "freshness": FRESH}))
+    top = reader.top("views", by="video", with_=["videos.title", "videos.paid"], where={"videos.channel": "music"})
+    assert {("with", "videos.title"), ("with", "videos.paid"), ("label.videos.channel", "music")} < set(
+        server.asked[-1].pairs
+    )
+    assert top.items[0].with_ == {"videos.title": "Alpha", "videos.paid": True}
+    assert top.rows() == [{"video": "A", "videos.title": "Alpha", "videos.paid": True, "count": 3}]
+    assert top.to_polars().schema["videos.paid"] == pl.Boolean
+    line = {"labels": {"video": "A"}, "with": {"videos.minutes": 2.5}, "points": SERIES["series"][0]["points"]}
+    server.answers(says({"meter": "views", "decimals": 2, "series": [line], "freshness": FRESH}))
+    series = reader.series("views", by="video", with_="videos.minutes")
+    assert [(row["video"], row["videos.minutes"]) for row in series.rows()] == [("A", 2.5)] * 2
+    assert isinstance(series.lines[0].with_["videos.minutes"], float)
+    server.answers(says({**TOTAL, "with": {"videos.title": None}}))
+    assert reader.total("views", video="A", with_="videos.title").rows() == [{"videos.title": None, "count": 10}]
+    server.answers(says({"meter": "views", "series": [line], "freshness": FRESH}))
+    reader.query("FROM * SELECT views BY video", with_="videos.minutes,videos.title")
+    assert ("with", "videos.minutes,videos.title") in server.asked[-1].pairs

@@ -12,7 +12,7 @@ import cassandras
 from stores.memory_cassandra import Server, Session, statements
 from tallymark.events.frame import MAX_FRAME_BYTES
 from tallymark.meters.model import BUILT_IN, EVENTS, METRICS, Meter
-from tallymark.query.live import news
+from tallymark.query.live import Wanted, news
 from tallymark.store import deltas
 from tallymark.store.cassandra import bootstrap, dead_letter_rows, schema
 from tallymark.store.cassandra.connection import Link
@@ -183,12 +183,10 @@ def test_a_follower_hears_of_batches_that_were_pruned_while_it_read(monkeypatch:
             keeper.upkeep.prune(now_ms=40, journal_keep_ms=0, letter_bytes=10**9)
 
     follower = opened(server, prune)
-    wanted = ("main", "events", (), 0)
-    through, texts = news(follower, [wanted])
-    assert (through, b'"gap":true' in (texts[wanted] or b"")) == (20, False)
-    wanted = ("main", "events", (), through)
-    through, texts = news(follower, [wanted])
-    assert (through, b'"gap":true' in (texts[wanted] or b"")) == (50, True)
+    found = news(follower, [wanted := Wanted("main", "events", (), 0)])[wanted]
+    assert (found.then.sequence, b'"gap":true' in found.text) == (20, False)
+    found = news(follower, [found.then])[found.then]
+    assert (found.then.sequence, b'"gap":true' in found.text) == (50, True)
 
 
 TIMES = {"window_s", "bucket_s", "at_ms", "found_ms"}

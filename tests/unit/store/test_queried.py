@@ -1,11 +1,13 @@
 """What saved queries select of meters with `keep: queried`."""
 
 import logging
+from dataclasses import replace
 
 import msgspec
 import pytest
 
 from fake_store import FakeStore
+from tallymark.evaluation.plan import plan
 from tallymark.meters.model import Meter
 from tallymark.store.queried import Watch, select_queried
 
@@ -63,6 +65,21 @@ def test_all_queries_of_the_tenant_together_and_of_no_other(store):
     store.documents.delete("query", "main", "two")
     assert select_queried(store, now_ms=4)
     assert stored(store) == {"disk"}
+
+
+def test_another_selection_leaves_the_stored_windows_of_other_queries_alone(store):
+    def lineage() -> str:
+        document = store.documents.get("query", "main", "one")
+        return plan(document, store.registry.meters("main")).digest
+
+    save(store, "one", "FROM * SELECT servers.'cpu' WINDOW 1m COMPUTE avg")
+    select_queried(store, now_ms=2)
+    before = lineage()
+    save(store, "two", "FROM * SELECT servers.'disk' WINDOW 1m")
+    assert select_queried(store, now_ms=3)
+    assert lineage() == before
+    store.registry.put_meter("main", replace(SERVERS, by=("zone",)), now_ms=4)
+    assert lineage() != before
 
 
 def test_a_query_that_cannot_be_read_drops_nothing(store, caplog):

@@ -85,7 +85,7 @@ def shown(table: Table | None, at: int) -> dict[str, Any]:
 @given(ROWS, STEPS)
 def test_any_puts_and_patches_show_at_any_moment_what_the_model_says(first: Any, steps: Any) -> None:
     found, model, now = tables(), Model(), 1
-    columns = [{"id": "never", "t": "x", "u": "x", "from": 10**6}]
+    columns = [{"id": "every", "t": "x", "u": "x"}]
     found.put("main", "t", "id", body(first + columns), now_ms=now)
     model.put(first + columns, now)
     for kind, rows, later in steps:
@@ -131,6 +131,18 @@ def test_another_key_or_type_begins_the_history_anew_and_says_so() -> None:
     assert outcome.table.definition.key == "name"
 
 
+def test_a_key_that_ended_and_comes_back_has_a_gap_in_its_history() -> None:
+    found = tables()
+    for now_ms, rows in ((1, "AB"), (10, "B"), (20, "AB")):
+        outcome = found.put(
+            "main", "t", "id", body([{"id": key, "t": f"{key}{now_ms}"} for key in rows]), now_ms=now_ms
+        )
+    assert (outcome.counts.added, outcome.counts.changed) == (1, 1)
+    table = found.get("main", "t")
+    assert [list(shown(table, at)) for at in (0, 10, 19, 20)] == [["A", "B"], ["B"], ["B"], ["A", "B"]]
+    assert shown(table, 9)["A"] == {"t": "A1"}
+
+
 def test_a_column_that_a_whole_table_lacks_is_gone() -> None:
     found = tables()
     found.put("main", "t", "id", body([{"id": "A", "t": "x", "u": "y"}]), now_ms=1)
@@ -147,17 +159,19 @@ def test_a_patch_may_bring_a_column() -> None:
 
 
 def test_history_beyond_the_limit_goes_from_its_old_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_VERSIONS", 4)
+    monkeypatch.setattr(kept, "MOST_VERSIONS", 10)
     found = tables()
     found.put("main", "t", "id", body([{"id": "A", "t": "0"}, {"id": "B", "t": "0"}]), now_ms=1)
-    for at in range(10, 15):
+    for at in range(10, 19):
         found.patch("main", "t", body([{"id": "A", "t": str(at)}]), now_ms=at)
     table = found.get("main", "t")
     assert table is not None
-    assert [row.from_ms for row in table.history("A")] == [14, 13, 12]
+    # One too many, so a tenth goes, the versions that ended first; what holds stays, however old it is.
+    assert [row.from_ms for row in table.history("A")] == [18, 17, 16, 15, 14, 13, 12, 11]
     assert [row.from_ms for row in table.history("B")] == [None]
-    assert (table.definition.versions, table.definition.history_ms) == (4, 12)
-    assert shown(table, 11) == {"B": {"t": "0"}}
+    assert (table.definition.versions, table.definition.history_ms) == (9, 11)
+    assert shown(table, 10) == {"B": {"t": "0"}}
+    assert shown(table, 11) == {"A": {"t": "11"}, "B": {"t": "0"}}
 
 
 def test_too_many_rows_and_too_large_a_table_are_refused_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,3 +244,20 @@ def test_search_pages_and_values() -> None:
     assert [type(each) for each in view.values(["a1"], "n")] == [int]
     assert sorted(view.keys_with("n", ["1", "elsewhere"])) == ["1", "a1", "elsewhere"]
     assert view.keys_with("b", ["", "true"]) == ["ALL", "a1", "a2", "", "true"]
+
+
+def test_a_change_whose_answer_was_lost_is_not_undone_when_others_build_on_it() -> None:
+    found = tables()
+    other = Tables(found._documents, found._parts)
+    found.put("main", "t", "id", body([{"id": "A", "t": "x"}]), now_ms=1)
+    really, documents = found._documents.swap, found._documents
+
+    def swap(*arguments: Any, **rest: Any) -> Any:
+        documents.swap = really  # type: ignore[method-assign]
+        assert really(*arguments, **rest) is not None  # it was done, but nobody heard
+        other.patch("main", "t", body([{"id": "C", "t": "z"}]), now_ms=3)
+
+    documents.swap = swap  # type: ignore[method-assign]
+    found.patch("main", "t", body([{"id": "B", "t": "y"}]), now_ms=2)
+    again = Tables(documents, found._parts)
+    assert shown(again.get("main", "t"), 5) == {"A": {"t": "x"}, "B": {"t": "y"}, "C": {"t": "z"}}

@@ -2,13 +2,14 @@
 
 import { Problem } from "../api.js";
 import { Chart, columns, withGaps } from "../chart.js";
-import { definitionForm, inASentence, KEYS } from "../definition.js";
+import { inASentence } from "../definition.js";
 import { command, h, large, list, options, text } from "../dom.js";
 import { dayAndTime, figure, integer, label, labels, NONE, percent, plural, zone } from "../format.js";
 import { freshness } from "../freshness.js";
 import { icon } from "../icons.js";
+import { askToDelete, definitionPart } from "../meter-definition.js";
 import { bestStep, inWords, iso, lengthMs, RANGES, readRange, stepsFor } from "../range.js";
-import { ledgerOf, curl } from "../tenants.js";
+import { curl, ledgerOf } from "../tenants.js";
 import { topTable } from "../top.js";
 
 const MOST_LINES = 8;
@@ -43,7 +44,7 @@ class MeterPage {
     this.#meter = meter;
     this.#path = `/v1/meters/${encodeURIComponent(meter.name)}`;
     this.#read(route.parameters);
-    root.append(this.#head(), this.#controls(), this.#totals(), this.#over(), ...(meter.labels.length ? [this.#topOf()] : []), this.#definition());
+    root.append(this.#head(), this.#controls(), this.#totals(), this.#over(), ...(meter.labels.length ? [this.#topOf()] : []), definitionPart(meter, context));
     this.#refresh();
     context.on("status", (status) => this.#tick(status));
     this.leave = () => { this.#asked?.abort(); this.#chart.destroy(); };
@@ -83,7 +84,7 @@ class MeterPage {
     const { name, built_in: isBuiltIn, broken, version, missed, created } = this.#meter;
     return h("div", { class: "head" },
       h("h1", {}, name, " ", isBuiltIn ? h("span", { class: "chip" }, "built in") : null),
-      isBuiltIn ? null : h("div", { class: "actions" }, h("a", { class: "button", href: "#definition-part" }, "Edit"), h("button", { type: "button", class: "danger", on: { click: () => this.#delete() } }, "Delete")),
+      isBuiltIn ? null : h("div", { class: "actions" }, h("a", { class: "button", href: "#definition-part" }, "Edit"), h("button", { type: "button", class: "danger", on: { click: () => askToDelete(this.#meter, this.#context) } }, "Delete")),
       h("p", { class: "quiet" }, `${inASentence(this.#meter)} · version ${version}${created ? `, since ${dayAndTime(created)}` : ""}${this.#meter.series === undefined ? "" : ` · ${plural(this.#meter.series, "series", "series")}`}`),
       broken ? h("div", { class: "problem", role: "alert" }, icon("warning"), h("div", {}, h("p", {}, `This meter is broken and does not count: ${broken}`), h("p", {}, `It missed ${plural(missed, "event")}. Once its definition is right, let it count again:`), command(curl(this.#context.tenant, `${this.#path}/resume`, "POST")))) : null);
   }
@@ -273,59 +274,6 @@ class MeterPage {
     text(place.span, where ? `only ${where}` : "");
     place.totalMark.show(answer.freshness);
   }
-
-  // The definition
-
-  #definition() {
-    const { name, built_in: isBuiltIn } = this.#meter;
-    const definition = Object.fromEntries(KEYS.filter((key) => this.#meter[key] !== undefined).map((key) => [key, this.#meter[key]]));
-    const part = h("section", { class: "card wide", id: "definition-part", "aria-labelledby": "definition-title", tabindex: -1 }, h("h2", { id: "definition-title" }, "Definition"));
-    const asFile = h("details", { class: "data" }, h("summary", {}, "As JSON, and with curl"), h("pre", { class: "json", tabindex: 0 }, JSON.stringify(definition, null, 2)),
-      command(curl(this.#context.tenant, `${this.#path}/series?from=-1h&step=1m`)));
-    if (isBuiltIn) {
-      part.append(h("p", { class: "quiet" }, "This meter is built in: it cannot be changed or deleted."), asFile);
-      return part;
-    }
-    const said = h("p", { class: "said", role: "status", id: "definition-said" }), save = h("button", { type: "button", class: "primary", id: "save", disabled: true, on: { click: () => store() } }, "Save");
-    const undo = h("button", { type: "button", on: { click: () => form.show(definition) } }, "Undo");
-    const form = definitionForm({ context: this.#context, name, actions: [save, undo, said], changed: (found) => {
-      save.disabled = !found.ok || !found.changes?.length;
-      said.dataset.state = found.ok && found.changes?.length && found.keeps_numbers === false ? "warn" : "";
-      text(said, !found.ok ? "" : !found.changes?.length ? "Nothing is changed." : consequence(found));
-    } });
-    const store = async () => {
-      const saved = await form.save();
-      if (!saved) return;
-      text(said, saved.note);
-      this.#context.again();
-    };
-    part.append(form.element, asFile);
-    form.show(definition);
-    return part;
-  }
-
-  async #delete() {
-    const { name, series } = this.#meter;
-    const total = await this.#context.ask(`${this.#path}/total`, { parameters: { fn: "count" } }).catch(() => null);
-    const used = await this.#context.ask("/v1/queries").then(({ queries }) => queries.filter((query) => query.meter === name).map((query) => query.name)).catch(() => []);
-    const wrong = h("p", { class: "wrong", role: "alert" });
-    const remove = h("button", { type: "button", class: "danger", on: { click: async () => {
-      try {
-        await this.#context.ask(this.#path, { method: "DELETE" });
-        dialog.close();
-        this.#context.go("/meters");
-      } catch (error) {
-        text(wrong, error.message);
-      }
-    } } }, `Delete ${name}`);
-    const dialog = h("dialog", { id: "delete", "aria-labelledby": "delete-title", on: { close: () => dialog.remove() } }, h("h2", { id: "delete-title" }, `Delete the meter ${name}?`),
-      h("p", {}, `What is lost: ${total ? `the counts of ${plural(total.value.count, "event")}` : "its counts"}${series ? ` in ${plural(series, "series", "series")}` : ""} can no longer be asked for, and it stops counting. A meter of the same name would begin at zero.`),
-      used.length ? h("p", {}, `These saved queries ask it and stop working: ${used.join(", ")}.`) : null,
-      h("p", { class: "quiet" }, "Events stay in the log, and other meters go on."), wrong,
-      h("div", { class: "actions" }, remove, h("button", { type: "button", autofocus: true, on: { click: () => dialog.close() } }, "Keep it")));
-    document.body.append(dialog);
-    dialog.showModal();
-  }
 }
 
 const hasPercentiles = (compute) => compute.some((fn) => /^p\d/.test(fn));
@@ -333,11 +281,6 @@ const hasPercentiles = (compute) => compute.some((fn) => /^p\d/.test(fn));
 function bands(answer) {
   const lines = BANDS.map((fn) => ({ name: fn, colour: fn === "p50" ? "--s1" : fn === "p90" ? "--s7" : "--s4", values: columns(answer, fn).lines[0]?.values ?? [] }));
   return { times: columns(answer, BANDS[0]).times, lines };
-}
-
-function consequence({ changes, keeps_numbers: keeps }) {
-  const what = changes.map(({ key }) => key).join(", ");
-  return keeps ? `Changes ${what}; the numbers so far stay.` : `Changes ${what}: the new version begins at zero, and answers cover only it.`;
 }
 
 // A moment as <input type=datetime-local> wants it, in the chosen zone, and back.
