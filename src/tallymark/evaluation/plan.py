@@ -110,8 +110,7 @@ def plan(document: Document, meters: Sequence[RegisteredMeter]) -> Plan:
     return Plan(
         document.tenant,
         document.name,
-        # Not the version: one that stores other metrics changes nothing for this query.
-        blake2b(repr((given.q, given.tz, registered.set_id, meter.compute)).encode(), digest_size=12).hexdigest(),
+        _digest(given, registered, functions),
         registered,
         where,
         query.by,
@@ -121,6 +120,14 @@ def plan(document: Document, meters: Sequence[RegisteredMeter]) -> Plan:
         query.window_s // every_s,
         max(document.changed_ms, registered.created_ms) // 1000,
     )
+
+
+def _digest(given: definition.Definition, registered: RegisteredMeter, functions: Sequence[str]) -> str:
+    # Not the version: one that stores other metrics changes nothing for this query. But a function that was given up
+    # for a while is unknown of all that came before it was computed again.
+    added = tuple(since.version for name in functions if (since := registered.added_for(name)) is not None)
+    asked = (given.q, given.tz, registered.set_id, registered.meter.compute, *([added] if added else []))
+    return blake2b(repr(asked).encode(), digest_size=12).hexdigest()
 
 
 def zone_of(name: str | None) -> tzinfo:
