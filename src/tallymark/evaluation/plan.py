@@ -14,6 +14,7 @@ from tallymark.meters import language
 from tallymark.meters.language import QueryError
 from tallymark.store.documents import Document
 from tallymark.store.model import RegisteredMeter
+from tallymark.suggest import suggest
 
 # Windows that Cassandra keeps in one partition.
 GROUPED = 128
@@ -89,6 +90,10 @@ def plan(document: Document, meters: Sequence[RegisteredMeter]) -> Plan:
     given = definition.decode(document.body)
     by_name = {each.meter.name: each for each in meters}
     query = language.parse(given.q)
+    name = query.selection.name
+    if query.selection.meter is None and name not in by_name:
+        # Saved queries name a metric with its meter: this was a meter, and never becomes the metric of another.
+        raise NoPlan(f"there is no meter {name!r}{suggest(name, by_name, what='there are')}")
     try:
         _, selected = definition.resolve(query, [each.meter for each in meters])
         where = language.filters(query, selected)
