@@ -9,6 +9,7 @@ import pytest
 from tallymark.evaluation import content, definition
 from tallymark.evaluation.definition import Definition
 from tallymark.evaluation.evaluator import Evaluator
+from tallymark.evaluation.plan import NoPlan
 from tallymark.meters.model import Meter
 from tallymark.store import deltas
 from tallymark.store.grains import DAY_S, HOUR_S
@@ -223,6 +224,47 @@ def test_another_text_or_version_begins_anew_and_the_former_windows_are_deleted(
     bench.evaluate(NOON + 250)
     assert sorted(stored(store, "all")) == [NOON + 180]
     assert [each for each in store.windows.lineages() if each.dropped] == []
+
+
+@pytest.mark.parametrize("noticed", [True, False], ids=["noticed", "between two rounds"])
+def test_a_function_that_was_given_up_for_a_while_begins_anew(store: Store, noticed: bool) -> None:
+    bench = Bench(store, queries={"sums": "FROM * SELECT views WINDOW 1m COMPUTE sum"})
+    bench.evaluate(NOON + 1)
+    bench.count(0, ("A\0KR", NOON, 1.0))
+    bench.evaluate(NOON + 130)
+    former = lineage(store, "sums")
+    assert stored(store, "sums")[NOON] == [((), (1.0,))]
+    without = Meter("views", ("view",), by=("video", "country"), compute=("count",))
+    store.registry.put_meter("main", without, now_ms=bench.now_s * 1000)
+    if noticed:
+        bench.evaluate(NOON + 140)
+    bench.count(1, ("A\0KR", NOON, 5.0))
+    if noticed:
+        bench.evaluate(NOON + 150)
+    bench.views = store.registry.put_meter("main", VIEWS, now_ms=(NOON + 160) * 1000)
+    bench.evaluate(NOON + 200)
+    # What was counted before lacks it, as it does when asked for: those windows are no longer stored.
+    assert lineage(store, "sums").lineage_id != former.lineage_id
+    assert sorted(stored(store, "sums")) == [NOON + 120]
+    assert store.windows.read(former, 0, former.next_s) == []
+
+
+def test_what_came_late_while_a_query_could_not_be_evaluated_is_in_its_windows(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(store, queries={"all": QUERIES["all"]})
+    bench.evaluate(NOON + 1)
+    bench.count(0, ("A\0KR", NOON, 1.0))
+    bench.evaluate(NOON + 130)
+    current = bench.evaluator._definitions.current
+    gone = {("main", "all"): NoPlan("it is gone")}
+    monkeypatch.setattr(bench.evaluator._definitions, "current", lambda: gone)
+    bench.evaluate(NOON + 135)
+    bench.count(1, ("A\0KR", NOON, 5.0))
+    bench.evaluate(NOON + 150)
+    monkeypatch.setattr(bench.evaluator._definitions, "current", current)
+    bench.evaluate(NOON + 170)
+    assert stored(store, "all")[NOON] == [((), (2, 6.0, 1.0, 5.0))]
 
 
 def test_the_windows_of_a_deleted_query_are_deleted_in_slices(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,7 +167,10 @@ class Evaluator:
                     known[key] = lineage
                     problem = str(planned) if isinstance(planned, NoPlan) else ""
                     if isinstance(planned, NoPlan) and problem != lineage.problem:
-                        put.append(replace(lineage, problem=problem))
+                        # Nobody looks at what comes late for it meanwhile.
+                        put.append(
+                            replace(lineage, problem=problem, stale_s=lineage.from_s, stale_until_s=lineage.next_s)
+                        )
                 else:
                     put.append(replace(lineage, dropped=True))
             put += [

@@ -14,6 +14,7 @@ from tallymark.meters import language
 from tallymark.meters.language import QueryError
 from tallymark.store.documents import Document
 from tallymark.store.model import RegisteredMeter
+from tallymark.suggest import suggest
 
 # Windows that Cassandra keeps in one partition.
 GROUPED = 128
@@ -89,6 +90,10 @@ def plan(document: Document, meters: Sequence[RegisteredMeter]) -> Plan:
     given = definition.decode(document.body)
     by_name = {each.meter.name: each for each in meters}
     query = language.parse(given.q)
+    name = query.selection.name
+    if query.selection.meter is None and name not in by_name:
+        # Saved queries name a metric with its meter: this was a meter, and never becomes the metric of another.
+        raise NoPlan(f"there is no meter {name!r}{suggest(name, by_name, what='there are')}")
     try:
         _, selected = definition.resolve(query, [each.meter for each in meters])
         where = language.filters(query, selected)
@@ -110,8 +115,7 @@ def plan(document: Document, meters: Sequence[RegisteredMeter]) -> Plan:
     return Plan(
         document.tenant,
         document.name,
-        # Not the version: one that stores other metrics changes nothing for this query.
-        blake2b(repr((given.q, given.tz, registered.set_id, meter.compute)).encode(), digest_size=12).hexdigest(),
+        _digest(given, registered, functions),
         registered,
         where,
         query.by,
@@ -121,6 +125,14 @@ def plan(document: Document, meters: Sequence[RegisteredMeter]) -> Plan:
         query.window_s // every_s,
         max(document.changed_ms, registered.created_ms) // 1000,
     )
+
+
+def _digest(given: definition.Definition, registered: RegisteredMeter, functions: Sequence[str]) -> str:
+    # Not the version: one that stores other metrics changes nothing for this query. But a function that was given up
+    # for a while is unknown of all that came before it was computed again.
+    added = tuple(since.version for name in functions if (since := registered.added_for(name)) is not None)
+    asked = (given.q, given.tz, registered.set_id, registered.meter.compute, *([added] if added else []))
+    return blake2b(repr(asked).encode(), digest_size=12).hexdigest()
 
 
 def zone_of(name: str | None) -> tzinfo:

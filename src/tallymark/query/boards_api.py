@@ -87,8 +87,9 @@ def _given(body: bytes) -> Board:
     try:
         return msgspec.json.decode(body, type=Board)
     except msgspec.ValidationError as error:
-        detail, _, place = str(error).partition(" - at `$.")
-        raise Problem(400, "bad_board", str(error), parameter=place.rstrip("`") or detail) from None
+        place = str(error).partition(" - at `$.")[2].rstrip("`")
+        extra: dict[str, Any] = {"parameter": place} if place else {}
+        raise Problem(400, "bad_board", str(error), **extra) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "bad_json", f"the board is not JSON: {error}") from None
 

@@ -17,6 +17,7 @@ from tallymark.http import Problem
 from tallymark.meters import language
 from tallymark.meters.language import Query, QueryError
 from tallymark.query import boards_api, ranges, sentences
+from tallymark.query.joining import Columns
 from tallymark.query.routes import MOST_BODY_BYTES, Request
 from tallymark.query.sources import Sources
 from tallymark.store.documents import Document
@@ -169,6 +170,7 @@ def _checked(sources: Sources, tenant: str, given: Definition) -> Definition:
             [each.meter for each in meters.values()],
             lambda meter: sentences.Metrics(sources.store, meters[meter.name], set()),
         )
+        _refuse_columns(query, Columns(meters[selected.meter.name], sources.tables))
         where = language.filters(query, selected)
     except QueryError as error:
         raise sentences.refused(error) from None
@@ -177,6 +179,16 @@ def _checked(sources: Sources, tenant: str, given: Definition) -> Definition:
     span = [("from", f"-{2 * query.window_s}s"), *([("tz", given.tz)] if given.tz else [])]
     sentences.asked(sources, query, meters[selected.meter.name], where, span)
     return Definition(str(named), given.title, given.tz)
+
+
+def _refuse_columns(query: Query, columns: Columns) -> None:
+    """A table changes without anything being counted: stored windows would not notice."""
+    for clause, names in (("by", query.by), ("where", query.where)):
+        for name in names:
+            if columns.is_known(name):
+                detail = f"{name} is a column of a table, which stored windows cannot follow; ask by its key, and for"
+                detail += f" {name} without saving (GET /v1/query)"
+                raise query.error("bad_query", detail, f"{clause}.{name}")
 
 
 def _to_json(saved: Saved, lineage: Lineage | None, complete_ms: int | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC
 from typing import Any
 
@@ -14,10 +14,12 @@ from tallymark.query.response import Response, json_response
 from tallymark.query.routes import Request
 from tallymark.query.sources import Sources
 from tallymark.query.tenants_api import require_tenant
+from tallymark.store.protocol import StoreError
 from tallymark.suggest import suggest
 from tallymark.tables import Mistakes, Outcome, Row, Table, TableError, read
 from tallymark.tables.bodies import Format
-from tallymark.tables.kept import Named
+from tallymark.tables.changes import Outdated
+from tallymark.tables.kept import ATTEMPTS, Named
 
 PATH = "/v1/tables"
 TABLE = f"{PATH}/{{name}}"
@@ -76,13 +78,16 @@ def put_table(sources: Sources, request: Request) -> Response:
 
 def patch_table(sources: Sources, request: Request) -> Response:
     request.no_parameters()
-    known = _named(sources, request).definition
-    with _in_words(), _alone(request):
-        body = read(_content(request), _form(request), key=known.key, known=known.columns)
-        done = sources.tables.patch(request.tenant, request.arguments["name"], body, now_ms=sources.clock_ms())
-    if done is None:
-        raise _unknown(sources, request)
-    return json_response(_outcome(request.arguments["name"], done))
+    name = request.arguments["name"]
+    for _ in range(ATTEMPTS):
+        known = _named(sources, request).definition
+        with _in_words(), _alone(request), suppress(Outdated):  # read again for what the table is now
+            body = read(_content(request), _form(request), key=known.key, known=known.columns)
+            done = sources.tables.patch(request.tenant, name, body, now_ms=sources.clock_ms())
+            if done is None:
+                raise _unknown(sources, request)
+            return json_response(_outcome(name, done))
+    raise StoreError(f"the table {name} was changed by others {ATTEMPTS} times in a row; try again")
 
 
 def delete_table(sources: Sources, request: Request) -> Response:

@@ -62,6 +62,8 @@ Given = Value | Absent
 class Body:
     """Rows that were sent, in their order, by column."""
 
+    key: str
+    """the column that they are found by"""
     keys: Sequence[str]
     froms: Sequence[int | None]
     """None where a row does not say"""
@@ -130,7 +132,7 @@ def _checked(lines: _Lines, key: str, known: Mapping[str, Type]) -> Body:
         columns[name], types[name] = _column(lines, name, known.get(name))
     if len(keys) == len(froms) == len(lines.numbers):
         _check_repeated(lines, keys, froms)
-    return Body(keys, froms, deleted, columns, types)
+    return Body(key, keys, froms, deleted, columns, types)
 
 
 def _keys(lines: _Lines, key: str) -> list[str]:

@@ -23,6 +23,10 @@ from tallymark.tables.table import (
 )
 
 
+class Outdated(Exception):
+    """The rows were read for another key or other types than the table has now: somebody changed it meanwhile."""
+
+
 @dataclass(slots=True)
 class Counts:
     """What a change did, in rows that were sent, and for a whole table also in rows that were not."""
@@ -88,6 +92,9 @@ def put(table: Table, key: str, body: Body, *, now_ms: int) -> Change:
 
 def patch(table: Table, body: Body, *, now_ms: int) -> Change:
     """Rows are added, changed or ended; what a row does not say of a column stays as it was at that time."""
+    before = table.definition
+    if body.key != before.key or any(before.columns.get(name, type_) != type_ for name, type_ in body.types.items()):
+        raise Outdated
     columns = {**table.definition.columns, **body.types}
     if len(columns) > MOST_COLUMNS:
         way_out = "leave some out, or put the table anew"

@@ -97,7 +97,7 @@ class Tables:
         return self._change(tenant, name, key, decide, now_ms=now_ms, is_whole=True)
 
     def patch(self, tenant: str, name: str, body: Body, *, now_ms: int) -> Outcome | None:
-        """Rows of it; None if there is no such table."""
+        """Rows of it; None if there is no such table. Raises Outdated if they were read for what it was before."""
 
         def decide(table: Table | None) -> Change | None:
             return None if table is None else changes.patch(table, body, now_ms=now_ms)

@@ -73,7 +73,7 @@ def test_another_text_zone_or_version_is_another_lineage_and_another_title_is_no
 @pytest.mark.parametrize(
     ("text", "meters", "why"),
     [
-        ("FROM * SELECT plays WINDOW 1m", METERS, "there is neither a meter nor a metric 'plays'"),
+        ("FROM * SELECT plays WINDOW 1m", METERS, "there is no meter 'plays'"),
         ("FROM * SELECT views WINDOW 1m BY video", [RegisteredMeter(2, 1, Meter("views", ("view",)), 0)], "no label"),
         ("FROM * SELECT views WINDOW 1m COMPUTE p99", METERS, "the meter views no longer computes p99"),
         ("FROM * SELECT views WINDOW 10s", METERS, "10s are no multiple of the meter's grain, 60 s"),
@@ -82,6 +82,13 @@ def test_another_text_zone_or_version_is_another_lineage_and_another_title_is_no
 def test_what_the_meters_no_longer_answer_says_why(text: str, meters: Any, why: str) -> None:
     with pytest.raises(NoPlan, match=why):
         planned(text, meters=meters)
+
+
+@pytest.mark.parametrize("keep", ["all", "queried"])
+def test_a_meter_that_is_gone_does_not_become_a_metric_of_another(keep: Any) -> None:
+    each = Meter("servers", ("server",), each="values", keep=keep)
+    with pytest.raises(NoPlan, match="there is no meter 'views'; there are servers"):
+        planned("FROM * SELECT views WINDOW 1m", meters=[RegisteredMeter(3, 1, each, 0)])
 
 
 def test_a_metric_is_that_of_the_meter_it_was_saved_with() -> None:

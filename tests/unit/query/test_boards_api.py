@@ -53,6 +53,8 @@ def test_its_queries_must_exist(board_desk: Desk) -> None:
 def test_names_and_text_that_is_no_json_are_refused(board_desk: Desk) -> None:
     assert board_desk.refused("/v1/boards/1", "PUT", {"panels": []}).code == "bad_name"
     assert board_desk.refused("/v1/boards/wall", "PUT", b"{").code == "bad_json"
+    listed = board_desk.refused("/v1/boards/wall", "PUT", b"[]")
+    assert (listed.code, "parameter" in listed.extra) == ("bad_board", False)
 
 
 def test_deleting_a_query_names_the_boards_that_show_it(board_desk: Desk) -> None:

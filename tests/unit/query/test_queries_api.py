@@ -106,7 +106,7 @@ def test_a_query_whose_meter_is_gone_says_so(desk: Desk) -> None:
     del desk.store.tenants["main"]["latency"]
     shown = desk.ask("/v1/queries/slow")
     assert shown["meter"] == "latency"
-    assert "there is neither a meter nor a metric 'latency'" in shown["problem"]
+    assert "there is no meter 'latency'" in shown["problem"]
 
 
 def test_each_tenant_has_its_own(desk: Desk) -> None:
@@ -115,3 +115,14 @@ def test_each_tenant_has_its_own(desk: Desk) -> None:
     desk.store.registry.add_tenant("acme")
     assert desk.ask("/v1/queries?tenant=acme") == {"queries": []}
     assert desk.refused("/v1/queries/slow?tenant=acme").code == "unknown_query"
+
+
+@pytest.mark.parametrize(("clause", "position"), [("BY servers.room", 35), ("WHERE servers.room = 'north'", 38)])
+def test_columns_of_tables_are_refused_in_so_many_words(desk: Desk, clause: str, position: int) -> None:
+    desk.send(
+        "PUT", "/v1/tables/servers?key=server", [{"server": "a", "room": "north"}], {"content-type": "application/json"}
+    )
+    refused = desk.refused("/v1/queries/slow", "PUT", {"q": f"FROM * SELECT latency WINDOW 1m {clause}"})
+    assert (refused.status, refused.code) == (400, "bad_query")
+    assert "servers.room is a column of a table, which stored windows cannot follow" in refused.detail
+    assert refused.extra["position"] == position

@@ -171,3 +171,32 @@ def test_one_large_body_is_read_at_a_time(desk: Desk, monkeypatch: pytest.Monkey
         problem = refused(desk, "/videos?key=video", "PUT", VIDEOS, JSON)
     assert (problem.status, problem.code) == (503, "overloaded")
     assert put(desk).status == 201
+
+
+@pytest.mark.parametrize(
+    ("other", "target", "outcome"),
+    [
+        ([{"video": "A", "minutes": "three"}], "videos", "row 1: 'minutes' = 9 is a number, but the column is text"),
+        ([{"id": "A", "minutes": 3}], "videos?key=id", "no row has the key 'id'"),
+        ([{"video": "A", "minutes": 4}], "videos", ""),
+    ],
+)
+def test_a_patch_is_read_again_if_the_table_was_changed_meanwhile(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, other: Any, target: str, outcome: str
+) -> None:
+    put(desk)
+    read = tables_api.read
+
+    def slow(*given: Any, **more: Any) -> Any:
+        found = read(*given, **more)
+        monkeypatch.setattr(tables_api, "read", read)
+        put(desk, other, target=target)
+        return found
+
+    monkeypatch.setattr(tables_api, "read", slow)
+    if outcome:
+        assert outcome in refused(desk, "/videos", "PATCH", [{"video": "C", "minutes": 9}], JSON).detail
+    else:
+        assert desk.send("PATCH", "/v1/tables/videos", [{"video": "C", "minutes": 9}], JSON).status == 200
+    rows = {each["key"] for each in desk.ask("/v1/tables/videos/rows")["rows"]}
+    assert rows == ({"A"} if outcome else {"A", "C"})
