@@ -6,7 +6,7 @@ DEMO   ?= 1
 DATA   ?= tallymark-data
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-quick test-long upgrade-fixtures bench bench-cluster check format clean
+.PHONY: help setup setup-test run test test-quick test-long upgrade-fixtures pictures bench bench-cluster check format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -52,6 +52,9 @@ test-long: setup-test ## the exhaustive variants: every crash point, many kills,
 
 upgrade-fixtures: setup-test ## before a release: the data folders that later versions must open
 	PYTHONPATH=tests:. $(BIN)/python -m upgrades.make
+
+pictures: setup-test ## the pictures in docs/pictures, anew
+	TALLYMARK_PICTURES=1 $(BIN)/pytest tests/browser/test_screenshots.py
 
 bench: setup-test $(VENV)/.bench ## the figures: one table and a JSON file in bench/results
 	$(BIN)/python -m bench

@@ -80,3 +80,19 @@ def test_of_writers_at_once_none_is_lost(store: Store, stores: Any) -> None:
     for writer in writers:
         writer.join()
     assert [each.name for each in store.documents.all("query")] == ["q0", "q1", "q2", "q3"]
+
+
+def test_a_document_is_swapped_only_for_the_one_that_was_read(store: Store) -> None:
+    assert store.documents.swap("table", "main", "a", None, "one", now_ms=1) is not None
+    first = store.documents.get("table", "main", "a")
+    assert store.documents.swap("table", "main", "a", None, "two", now_ms=2) is None
+    second = store.documents.swap("table", "main", "a", first, "two", now_ms=2)
+    assert second == Document("table", "main", "a", "two", 2, 1, 2)
+    assert store.documents.swap("table", "main", "a", first, "three", now_ms=3) is None
+    assert store.documents.get("table", "main", "a") == second
+    changes = store.documents.changes("table")
+    assert store.documents.swap("table", "main", "a", second, "two", now_ms=4) == second
+    assert store.documents.changes("table") == changes
+    assert store.documents.swap("table", "acme", "a", second, "other", now_ms=4) is None
+    store.documents.delete("table", "main", "a")
+    assert store.documents.swap("table", "main", "a", second, "four", now_ms=5) is None

@@ -13,6 +13,7 @@ from tallymark.query import api
 from tallymark.store import deltas
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.protocol import Store
+from tallymark.tables import Tables
 
 METERS = (
     Meter("rpc", ("rpc",), by=("server", "zone"), compute=("count", "sum", "min", "max", "avg", "p99")),
@@ -38,7 +39,23 @@ QUESTIONS = [
     f"visitors/series?{SPAN}&step=2h&window=4h&by=video",
     f"visitors/top?{SPAN}&fn=distinct&compare=previous",
     "visitors/total?by=video&video=a&video=nobody",
+    # By columns of tables, among them one that no key has.
+    f"rpc/top?{SPAN}&by=racks.row&fn=p99",
+    f"rpc/series?{SPAN}&step=1h&window=6h&by=racks.row,zone&fn=p99,max&limit=2",
+    f"rpc/total?{SPAN}&by=zone&racks.row=north&compare=3h&with=racks.row&server=a",
+    f"rpc/total?{SPAN}&racks.row=nobody&server=a",
+    f"rpc/total?{SPAN}&by=racks.row&racks.row=nobody&racks.row=north&server=a",
+    f"rpc/series?{SPAN}&step=1d&tz=Asia/Kathmandu&fn=p50&by=racks.row",
+    f"uses/total?{SPAN}&by=cards.limit&window=10m&late=with",
+    f"visitors/top?{SPAN}&fn=distinct&by=clips.title",
+    f"money/total?{SPAN}&by=shops.open&fn=sum",
 ]
+TABLES = {
+    "racks?key=server": [{"server": "a", "row": "north"}, {"server": "b", "row": "north"}],
+    "cards?key=card": [{"card": "a", "limit": 5}, {"card": "b", "limit": 5.5}, {"card": "c", "limit": 5}],
+    "clips?key=video": [{"video": "a", "title": "Alpha"}, {"video": "b", "title": "Alpha"}, {"video": "c"}],
+    "shops?key=shop": [{"shop": "a", "open": True}, {"shop": "b", "open": False}, {"shop": "c", "open": True}],
+}
 
 
 @pytest.fixture
@@ -46,11 +63,13 @@ def desks(store: Store, tmp_path):
     """The same events in the plain store and in the real one."""
     plain, real = Desk(tmp_path / "plain"), Desk(tmp_path / "real")
     real.store = store
-    real.sources = replace(real.sources, store=store)
+    real.sources = replace(real.sources, store=store, tables=Tables(store.documents, store.table_parts))
     real.routes = api.routes(real.sources, real.rates)
     for desk in (plain, real):
         for meter in METERS:
             desk.store.registry.put_meter("main", meter, now_ms=0)
+        for table, rows in TABLES.items():
+            desk.send("PUT", f"/v1/tables/{table}", rows, {"content-type": "application/json"})
     fill(plain)
     sets = {
         plain.store.registry.meter("main", meter.name).set_id: store.registry.meter("main", meter.name).set_id

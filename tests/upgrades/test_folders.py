@@ -51,8 +51,8 @@ def check(home: homes.Home, expected: dict[str, Any]) -> None:
 def test_fixtures_of_both_stores_are_found() -> None:
     """Nothing below would fail if the folder of the fixtures were empty."""
     assert {fixture.name for fixture in homes.fixtures()} >= {
-        *("sqlite-2", "sqlite-5", "sqlite-6"),
-        *("cassandra-1", "cassandra-5", "cassandra-6"),
+        *("sqlite-2", "sqlite-5", "sqlite-6", "sqlite-7"),
+        *("cassandra-1", "cassandra-5", "cassandra-6", "cassandra-7"),
     }
 
 

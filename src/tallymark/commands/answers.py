@@ -77,6 +77,8 @@ def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return cell(value) if isinstance(value, datetime) else value
 
 

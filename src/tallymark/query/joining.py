@@ -110,10 +110,6 @@ class Read:
     """several of its rows may become one"""
 
 
-# Of no series: in labels this is the mark between them.
-_NOBODY = ("\0",)
-
-
 def planned(
     by: Sequence[str], where: Mapping[str, Sequence[str]], joined: Mapping[str, Joined], *, most_named: int
 ) -> Read:
@@ -123,7 +119,7 @@ def planned(
         allowed = joined[name].labels_with(values) if name in joined else values
         known = set(wanted.get(label, allowed))
         wanted[label] = [each for each in allowed if each in known]
-    few = {label: values or _NOBODY for label, values in wanted.items() if len(values) <= most_named or label in where}
+    few = {label: values for label, values in wanted.items() if len(values) <= most_named or label in where}
     left = tuple((label, values) for label, values in wanted.items() if label not in few)
     shown = [joined[name].label if name in joined else name for name in by]
     labels = tuple(dict.fromkeys([*shown, *(label for label, _ in left)]))

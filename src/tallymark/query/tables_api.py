@@ -67,7 +67,7 @@ def put_table(sources: Sources, request: Request) -> Response:
     with _in_words(), _alone(request):
         key = _one(given, "key") or (known.definition.key if known else None)
         if key is None:
-            detail = f"which column is the key of the table {name}? Add ?key=, such as ?key=video"
+            detail = f"which column is the key of the table {name}? Add ?key=video, or --key video to the command"
             raise Problem(400, "missing_parameter", detail, parameter="key")
         body = read(_content(request), _form(request), key=key)
         done = sources.tables.put(request.tenant, name, key, body, now_ms=sources.clock_ms())

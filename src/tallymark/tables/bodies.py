@@ -128,7 +128,7 @@ def _checked(lines: _Lines, key: str, known: Mapping[str, Type]) -> Body:
     types: dict[str, Type] = {}
     for name in names:
         columns[name], types[name] = _column(lines, name, known.get(name))
-    if not lines.mistakes:
+    if len(keys) == len(froms) == len(lines.numbers):
         _check_repeated(lines, keys, froms)
     return Body(keys, froms, deleted, columns, types)
 
@@ -402,7 +402,8 @@ def _csv(content: bytes) -> _Lines:
             numbers.append(number)
             rows.append(record)
         elif record:
-            lines.add(number, f"{len(record)} fields, but the first line names {len(names)} columns")
+            fields = "1 field" if len(record) == 1 else f"{len(record)} fields"
+            lines.add(number, f"{fields}, but the first line names {len(names)} columns")
         if lines.is_full or len(rows) > MOST_VERSIONS:
             break
     lines.numbers = numbers

@@ -79,6 +79,8 @@ class Query(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         self._reply(201, {"path": self.path, "body": body.decode(), "type": self.headers["content-type"]})
 
+    do_PATCH = do_PUT
+
     def _reply(self, status: int, content: dict[str, Any]) -> None:
         body = json.dumps(content).encode()
         self.send_response(status)
@@ -141,6 +143,33 @@ def test_requests_and_answers_pass_through(collector: Any) -> None:
     assert collector.request("DELETE", "/v1/meters/views").json["method"] == "DELETE"
     assert collector.request("HEAD", "/").status == 200
     assert collector.get("/large").body == b"".join(b"%x" % (number % 16) * 4096 for number in range(100))
+
+
+@pytest.mark.usefixtures("query")
+def test_only_tables_may_be_larger_than_events_one_at_a_time_and_beside_their_budget(make: Any) -> None:
+    collector = make(max_body_bytes=1000, max_pending_bytes=2000)
+    large = b"x" * 50_000
+    for method in ("PUT", "PATCH"):
+        passed = collector.request(method, "/v1/tables/videos?key=video", large, content_type="text/csv")
+        assert (passed.status, passed.json["body"], passed.json["type"]) == (201, large.decode(), "text/csv")
+    assert collector.request("PUT", "/v1/meters/views", b"x" * 1001).status == 413
+    with collector.connect() as slow:
+        slow.sendall(b"PUT /v1/tables/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50000\r\n\r\n" + b"x" * 40_000)
+
+        def second() -> Any:
+            found = collector.request("PUT", "/v1/tables/b", large)
+            return found if found.status == 503 else None
+
+        refused = until(second, "the second large table is refused")
+        assert (refused.json["code"], refused.headers["retry-after"]) == ("overloaded", "2")
+        assert collector.request("PUT", "/v1/tables/b", b"small").status == 201
+        assert collector.post({"event": "view"}).status == 202, "events have their own budget"
+        slow.sendall(b"x" * 10_000)
+        assert slow.recv(100).startswith(b"HTTP/1.1 201")
+    until(lambda: collector.request("PUT", "/v1/tables/b", large).status == 201, "the next one is taken")
+    with collector.connect() as liar:
+        liar.sendall(b"PUT /v1/tables/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 32000001\r\n\r\n")
+        assert liar.recv(10_000).startswith(b"HTTP/1.1 413")
 
 
 def test_what_became_of_forwarded_requests_is_counted_from_zero(collector: Any) -> None:

@@ -59,7 +59,7 @@ def test_another_text_zone_or_version_is_another_lineage_and_another_title_is_no
     text = "FROM * SELECT views WINDOW 1d"
     same = planned(text).digest
     assert planned(text, title="Views").digest == same
-    newer = [RegisteredMeter(7, 2, VIEWS, 20_000, first_id=2)]
+    newer = [RegisteredMeter(7, 2, VIEWS, 20_000)]
     others = {
         planned(text + " BY video").digest,
         planned(text, tz="Europe/Vienna").digest,

@@ -135,6 +135,14 @@ def test_every_mistake_has_its_line_its_column_and_its_value() -> None:
     assert told(lines, "ndjson") == ["line 7: a row is an object, not an array"]
 
 
+def test_mistakes_of_all_kinds_are_told_at_once() -> None:
+    assert told(b"id,n\nA,x\nB,2\nB,3\nC\n", "csv", known={"n": "number"}) == [
+        "line 2: 'n' = 'x' is not a number, but the column is number: the table has it so",
+        "line 4: the key 'B' is in line 3 already",
+        "line 5: 1 field, but the first line names 2 columns",
+    ]
+
+
 def test_at_most_twenty_mistakes_are_told() -> None:
     error = refused([{"id": str(number), "n": 1 if number == 0 else "x"} for number in range(1000)])
     assert isinstance(error, Mistakes)
@@ -154,7 +162,7 @@ def test_at_most_twenty_mistakes_are_told() -> None:
         (b'[{"id":"a","from":5},{"id":"a","from":5}]', "json", "row 2: the key 'a' is in row 1 already from the same"),
         (b"id,t,t\na,1,2\n", "csv", "line 1: the column 't' appears twice"),
         (b"id,,t\na,1,2\n", "csv", "line 1: column 2 has no name"),
-        (b"id,t\na\n", "csv", "line 2: 1 fields, but the first line names 2 columns"),
+        (b"id,t\na\n", "csv", "line 2: 1 field, but the first line names 2 columns"),
         (b'id,t\n"a\nb",x,y\nc,d\n', "csv", "line 2: 3 fields, but the first line names 2 columns"),
         (b'id,t\na,"x\n', "csv", "line 2: not CSV: unexpected end of data"),
         (b"id,t\na,b\nc,\xff\n", "csv", "line 3: byte 3 of the line is not UTF-8"),

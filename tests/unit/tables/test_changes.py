@@ -131,6 +131,18 @@ def test_another_key_or_type_begins_the_history_anew_and_says_so() -> None:
     assert outcome.table.definition.key == "name"
 
 
+def test_a_key_that_ended_and_comes_back_has_a_gap_in_its_history() -> None:
+    found = tables()
+    for now_ms, rows in ((1, "AB"), (10, "B"), (20, "AB")):
+        outcome = found.put(
+            "main", "t", "id", body([{"id": key, "t": f"{key}{now_ms}"} for key in rows]), now_ms=now_ms
+        )
+    assert (outcome.counts.added, outcome.counts.changed) == (1, 1)
+    table = found.get("main", "t")
+    assert [list(shown(table, at)) for at in (0, 10, 19, 20)] == [["A", "B"], ["B"], ["B"], ["A", "B"]]
+    assert shown(table, 9)["A"] == {"t": "A1"}
+
+
 def test_a_column_that_a_whole_table_lacks_is_gone() -> None:
     found = tables()
     found.put("main", "t", "id", body([{"id": "A", "t": "x", "u": "y"}]), now_ms=1)
@@ -232,3 +244,20 @@ def test_search_pages_and_values() -> None:
     assert [type(each) for each in view.values(["a1"], "n")] == [int]
     assert sorted(view.keys_with("n", ["1", "elsewhere"])) == ["1", "a1", "elsewhere"]
     assert view.keys_with("b", ["", "true"]) == ["ALL", "a1", "a2", "", "true"]
+
+
+def test_a_change_whose_answer_was_lost_is_not_undone_when_others_build_on_it() -> None:
+    found = tables()
+    other = Tables(found._documents, found._parts)
+    found.put("main", "t", "id", body([{"id": "A", "t": "x"}]), now_ms=1)
+    really, documents = found._documents.swap, found._documents
+
+    def swap(*arguments: Any, **rest: Any) -> Any:
+        documents.swap = really  # type: ignore[method-assign]
+        assert really(*arguments, **rest) is not None  # it was done, but nobody heard
+        other.patch("main", "t", body([{"id": "C", "t": "z"}]), now_ms=3)
+
+    documents.swap = swap  # type: ignore[method-assign]
+    found.patch("main", "t", body([{"id": "B", "t": "y"}]), now_ms=2)
+    again = Tables(documents, found._parts)
+    assert shown(again.get("main", "t"), 5) == {"A": {"t": "x"}, "B": {"t": "y"}, "C": {"t": "z"}}

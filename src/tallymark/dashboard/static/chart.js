@@ -96,14 +96,14 @@ export class Chart {
       ...this.#size(),
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone()),
       legend: { show: false },
-      padding: [size * 0.5, size * 0.75, 0, 0],
+      padding: [size * 0.5, size * 1.6, 0, 0],
       scales: {
         x: { range: (_, low, high) => this.#range(low, high) },
         y: { range: (_, low, high) => [Math.min(0, low ?? 0) * 1.08, (high ?? 0) > 0 ? high * 1.08 : 1] },
       },
       axes: [
         { ...axis, grid: { show: false }, gap: size * 0.5, size: size * 2.7, space: size * 4.5, values: CLOCKS },
-        { ...axis, size: (_, values) => size * (1.1 + 0.5 * Math.max(2, ...(values ?? []).map((value) => value.length))), space: size * 2.4, values: (_, values) => values.map((value) => this.#options.format(value) + this.#options.unit) },
+        { ...axis, size: (_, values) => size * (1.1 + 0.5 * Math.max(4, ...(values ?? []).map((value) => value.length))), space: size * 2.4, values: (_, values) => values.map((value) => this.#options.format(value) + this.#options.unit) },
       ],
       series: [{}, ...lines.map((line) => this.#series(line)), ...lines.map((line) => (hasOpenEnd(line) ? this.#series({ ...line, dashed: true }) : { show: false }))],
       bands: bands.map(({ upper, lower, colour: name }) => ({ series: [upper + 1, lower + 1], fill: () => `${css(name)}38` })),
