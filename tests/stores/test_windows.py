@@ -442,6 +442,35 @@ def test_a_share_that_another_has_taken_over_cannot_be_written(stores: Any) -> N
     check_all(bench, other, batches, through_s=NOON + 120)
 
 
+def test_what_was_decided_before_another_had_the_share_is_refused_also_when_it_is_taken_back(stores: Any) -> None:
+    if stores.kind == "sqlite":
+        return  # one process has the file
+    store, other = stores.open(), stores.open()
+    bench = Bench(store)
+
+    def take(of: Store, name: str) -> list[Any]:
+        leases = [of.lease(f"share/{share}", name, lease_s=0.0) for share in range(SHARES)]
+        assert all(each.take() for each in leases)
+        return leases
+
+    take(store, "a")
+    bench.evaluate(NOON + 1)
+    batches = [bench.count(0, ("A\0KR", NOON, 1.0))]
+    taken = take(other, "b")
+    bench.save("new", QUERIES["all"])
+    bench.evaluate(NOON + 61, bench.new_evaluator(other))
+    for each in taken:
+        each.release()
+    take(store, "a")
+    # A round that began before, and does not know that another one was there in between.
+    with pytest.raises(LeaseLost):
+        bench.evaluator.round(ALL_SHARES)
+    assert lineage(store, "new").windows == 1
+    bench.evaluate(NOON + 130)
+    assert lineage(store, "new").windows == 2
+    check_all(bench, store, batches, through_s=NOON + 120)
+
+
 def test_an_older_value_never_replaces_a_later_one(stores: Any) -> None:
     store = stores.open()
     own = Lineage(7, "main", "all", "digest", 7680, NOON, NOON + 60, NOON + 120, NOON + 60, 1)

@@ -29,6 +29,7 @@ from tallymark.store import deltas
 from tallymark.store.cassandra.store import CassandraStore
 from tallymark.store.model import Ledger, Stretch, StretchResult
 from tallymark.store.windows import SHARES, ShareChange
+from tallymark.tables import Tables
 from tallymark.testing import MemoryLog
 
 METRICS = [f"m{number}" for number in range(1, 2_001)]
@@ -169,7 +170,14 @@ def reader(store: CassandraStore, clock: Clock, folder: Path) -> Callable[[str, 
     log = StreamView(lambda: MemoryLog(1, clock=clock.ms))
     cache, last_known = AnswerCache(ttl_s=0.0), LastKnown(most_bytes=100_000)
     sources = Sources(
-        store, log, log, Settings(data=str(folder)), clock_ms=clock.ms, cache=cache, last_known=last_known
+        store,
+        log,
+        log,
+        Settings(data=str(folder)),
+        clock_ms=clock.ms,
+        cache=cache,
+        last_known=last_known,
+        tables=Tables(store.documents, store.table_parts),
     )
     routes = api.routes(sources, Rates(sources))
 

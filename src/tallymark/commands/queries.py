@@ -22,6 +22,9 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         print_json(found)
         return 0
+    if not found:
+        print("none is saved yet; save one: tallymark queries add views 'FROM * SELECT events WINDOW 1m'")
+        return 0
     print_table(
         ("name", "window", "windows", "stored through", "state", "query"),
         [[each.get("name"), each.get("window"), *_stored(each), _state(each), each.get("q")] for each in found],

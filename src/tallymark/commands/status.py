@@ -88,8 +88,12 @@ def _queries(status: dict[str, Any]) -> list[str]:
     found = status.get("queries") or {}
     if not found:
         return []
-    behind = f", {found['behind_ms'] / 1000:,.1f} s behind" if found.get("behind_ms") else ", up to date"
-    return [f"queries   {found['saved']:,} saved, {found['windows']:,} windows stored{behind}"]
+    behind_ms = found.get("behind_ms")
+    state = f", {behind_ms / 1000:,.1f} s behind" if behind_ms else ", up to date"
+    if behind_ms is None:  # what is complete is unknown, or none can be evaluated
+        state = ""
+    failing = f", {found['failing']:,} cannot be evaluated" if found.get("failing") else ""
+    return [f"queries   {found['saved']:,} saved, {found['windows']:,} windows stored{state}{failing}"]
 
 
 def _dropped(meters: list[dict[str, Any]]) -> list[str]:

@@ -42,6 +42,7 @@ class _Held:
     """One share that this evaluator has."""
 
     generation: int
+    epoch: int
     sequence: int
     """as it is stored"""
     seen: int
@@ -119,7 +120,7 @@ class Evaluator:
                 self._begun = None
                 found = self._store.windows.share(share)
                 lineages = {each.lineage_id: each for each in found.lineages}
-                self._shares[share] = _Held(generation, found.sequence, found.sequence, lineages)
+                self._shares[share] = _Held(generation, found.epoch, found.sequence, found.sequence, lineages)
 
     def _round(self, snapshot: Snapshot, plans: Mapping[Key, Plan | NoPlan]) -> bool:
         # The moment of the snapshot first, then the clock, then the log's ends (see `fidelity.freshness`).
@@ -181,7 +182,7 @@ class Evaluator:
             if put:
                 # Nothing before now matters to a share that has no windows yet.
                 sequence = None if known else end
-                changes.append(ShareChange(share, end, sequence, put))
+                changes.append(ShareChange(share, end, sequence, put, epoch=held.epoch))
         if not changes:
             return
         self._store.windows.write(changes)
@@ -317,7 +318,7 @@ class Evaluator:
             # Only when nothing is left to be computed again is all that came so far in the windows.
             sequence = end if held.live and not left and end > held.sequence and is_due else None
             if rows[share] or put or sequence is not None:
-                yield ShareChange(share, end, sequence, put, windows=rows[share])
+                yield ShareChange(share, end, sequence, put, windows=rows[share], epoch=held.epoch)
 
     def _forget(self, done: Mapping[int, set[int]]) -> None:
         for held in self._shares.values():
@@ -333,12 +334,13 @@ class Evaluator:
             for lineage in held.lineages.values():
                 if lineage.dropped:
                     from_s = self._store.windows.drop(lineage, most=DROPPED_AT_ONCE)
+                    change = ShareChange(share, held.seen, epoch=held.epoch)
                     if from_s is None:
-                        self._store.windows.write([ShareChange(share, held.seen, gone=[lineage.lineage_id])])
+                        self._store.windows.write([replace(change, gone=[lineage.lineage_id])])
                         del held.lineages[lineage.lineage_id]
                     else:
                         left = replace(lineage, from_s=from_s)
-                        self._store.windows.write([ShareChange(share, held.seen, lineages=[left])])
+                        self._store.windows.write([replace(change, lineages=[left])])
                         held.lineages[lineage.lineage_id] = left
                     return True
         return False

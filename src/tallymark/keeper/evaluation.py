@@ -8,7 +8,7 @@ from tallymark import telemetry
 from tallymark.evaluation.evaluator import Evaluator
 from tallymark.role.loop import Wait
 from tallymark.role.outage import Outage
-from tallymark.store.protocol import SnapshotOutdated, StoreError
+from tallymark.store.protocol import LeaseLost, SnapshotOutdated, StoreError
 
 # Between two rounds: while nothing is due, once a window is over and only waits to be counted, and with more to do.
 IDLE_S, DUE_S, MORE_S = 1.0, 0.2, 0.02
@@ -48,17 +48,22 @@ class Evaluation:
 
     def round(self) -> float:
         """How long to wait for the next one."""
-        more = False
+        more, is_lost = False, False
         with self._outage.tolerated(), telemetry.KEEPER_EVALUATION_SECONDS.time():
             try:
                 more = self._evaluator.round(self._held())
             except SnapshotOutdated:
                 more = True  # the store has moved on meanwhile: from a new moment
+            except LeaseLost:
+                # Another keeper has one of the shares: the others go on, from what the store says of them.
+                is_lost = True
         if self._outage.is_on:
             telemetry.KEEPER_EVALUATION_FAILURES.inc()
             self._failures += 1
             return min(LONGEST_WAIT_S, 0.5 * 2.0 ** min(self._failures, 10))
         self._failures = 0
+        if is_lost:
+            return DUE_S
         if more:
             return MORE_S
         due_ms = self._evaluator.next_due_ms()

@@ -1,7 +1,6 @@
 """Shares of the saved queries: each has a lease of its own, and the keepers that are alive divide them evenly."""
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -60,9 +59,10 @@ class Shares:
 
     def balance(self) -> None:
         keepers = self._keepers()
-        part = math.ceil(SHARES / len(keepers))
+        place, (part, more) = keepers.index(self._role), divmod(SHARES, len(keepers))
         # Each begins elsewhere, so that two that start together do not ask for the same ones.
-        first = keepers.index(self._role) * part
+        first = place * part + min(place, more)
+        part += place < more
         for share in sorted(range(SHARES), key=lambda each: (each - first) % SHARES):
             self._look_after(share, part)
         self.release(sorted(self.held, key=lambda each: (each - first) % SHARES)[part:])

@@ -395,7 +395,7 @@ class Windows(Protocol):
     def write(self, changes: "Sequence[ShareChange]") -> None:
         """Windows and how far their queries are, together or in that order; again, it changes nothing.
 
-        Raises LeaseLost if another process has taken over one of the shares.
+        Raises LeaseLost if another process has taken over one of the shares since it was read.
         """
         ...
 

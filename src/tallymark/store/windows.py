@@ -58,6 +58,8 @@ class Share:
     sequence: int
     """of the last batch of the journal that is looked at: what came before is in the stored windows"""
     lineages: Sequence[Lineage] = ()
+    epoch: int = 0
+    """a higher one each time somebody takes the share over"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +83,5 @@ class ShareChange:
     gone: Sequence[int] = ()
     """ids of lineages whose windows are all deleted"""
     windows: Sequence[StoredWindow] = field(default_factory=tuple)
+    epoch: int = 0
+    """of the share as it was read: what was decided before another one had it is refused"""

@@ -1,117 +1,20 @@
 """Query nodes and keepers as processes over a real Cassandra: two of each, one profile, one data folder."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lab.cassandra import Cassandra
-from lab.process import free_ports
-from tallymark.client.transport import HttpTransport, NoAnswer, Request
+from stage import DEADLINE_S, Stage
+from tallymark.client.transport import HttpTransport, Request
 from tallymark.meters.model import Meter
-from tallymark.settings import Settings, load
-from tallymark.store import address, deltas, open_store
-from tallymark.store.model import Ledger, Stretch, StretchResult
+from tallymark.store import open_store
 from tallymark.testing import until
 
-DEADLINE_S = 120.0
-PROFILE = """
-data = "{folder}/data"
-[store]
-kind = "cassandra"
-port = {port}
-name = "{name}"
-timeout_s = 4
-[keeper]
-lease_s = 5
-fold_interval_s = 0.2
-[query]
-cache_ttl_s = 0
-"""
 NOON = 1_794_744_000
-
-
-class Stage:
-    """A profile, and the roles that run on it."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        self.folder = folder
-        self.profile = folder / "cluster.toml"
-        self.profile.write_text(PROFILE.format(folder=folder, port=port, name=f"test{time.monotonic_ns()}"))
-        self.settings: Settings = load(self.profile, environment={})
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.urls: dict[str, str] = {}
-        self.applied = 0
-
-    def start(self, role: str, instance: str) -> None:
-        command = [sys.executable, "-m", "tallymark", role, "--profile", str(self.profile)]
-        command += ["--set", f"instance={instance}"]
-        if role in ("query", "collector"):
-            (port,) = free_ports(1)
-            command += ["--port", str(port)]
-            self.urls[instance] = f"http://127.0.0.1:{port}"
-        with open(self.folder / f"{instance}.log", "wb") as output:
-            self.processes[instance] = subprocess.Popen(
-                command,
-                cwd=self.folder,
-                env={name: value for name, value in os.environ.items() if not name.startswith("TALLYMARK_")},
-                stdout=output,
-                stderr=output,
-            )
-        place = self.settings.run_folder / f"{role}-{instance}.json"
-
-        def announced() -> bool:
-            assert self.processes[instance].poll() is None, self.said(instance)
-            return place.exists()
-
-        until(announced, f"{role} {instance} is ready", deadline_s=DEADLINE_S)
-
-    def said(self, instance: str) -> str:
-        return (self.folder / f"{instance}.log").read_text()
-
-    def ask(self, instance: str, path: str) -> tuple[int, Any]:
-        """Status 0 if there is no answer."""
-        transport = HttpTransport(self.urls[instance], timeout_s=30)
-        try:
-            answer = transport.exchange(Request("GET", path))
-        except NoAnswer:
-            return 0, None
-        finally:
-            transport.close()
-        return answer.status, answer.json()
-
-    def count(self, video: str, events: int) -> None:
-        """One batch, as the pipeline would bring it."""
-        store = open_store(self.settings)
-        views = store.registry.put_meter("main", Meter("views", ("view",), by=("video",)), now_ms=1)
-        row = (views.meter_id, video, NOON, events, 0, None, None, None, None, None)
-        frame = deltas.from_rows([row])
-        stretch = Stretch(0, self.applied, self.applied + 1)
-        ledger = Ledger(accepted=events, counted=events)
-        ids, content = (views.meter_id,), deltas.encode(frame)
-        result = StretchResult(stretch, "log", store.registry.live_meters().revision, ids, content, ledger)
-        result = address(self.settings).open_deposits().deposit(result)
-        assert len(store.sink.apply([result], now_ms=time.time_ns() // 1_000_000)) == 1
-        self.applied += 1
-        store.close()
-
-    def roles(self, instance: str, role: str) -> dict[str, tuple[str, bool]]:
-        """Name -> (state, whether it stands by), as this query node sees them."""
-        _, status = self.ask(instance, "/v1/status")
-        found = [each for each in (status or {}).get("roles", []) if each["role"] == role]
-        return {each["instance"]: (each["state"], bool(each["facts"].get("standby"))) for each in found}
-
-    def close(self) -> None:
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture
@@ -121,11 +24,18 @@ def stage(tmp_path: Path, cassandra: Cassandra) -> Iterator[Stage]:
     made.close()
 
 
+def count(stage: Stage, video: str, events: int) -> None:
+    store = open_store(stage.settings)
+    views = store.registry.put_meter("main", Meter("views", ("view",), by=("video",)), now_ms=1)
+    stage.apply(store, views, [(video, NOON, events, 0, None, None, None, None, None)])
+    store.close()
+
+
 def test_two_query_nodes_answer_the_same_and_one_may_leave(stage, cassandra):
-    stage.count("A", 3)
+    count(stage, "A", 3)
     for name in ("q1", "q2"):
         stage.start("query", name)
-    stage.count("A", 4)
+    count(stage, "A", 4)
     question = "/v1/meters/views/total?video=A"
     answers = [stage.ask(name, question) for name in ("q1", "q2")]
     assert [(status, answer["value"]) for status, answer in answers] == [(200, {"count": 7})] * 2
@@ -163,7 +73,7 @@ def test_two_query_nodes_answer_the_same_and_one_may_leave(stage, cassandra):
 
 
 def test_of_two_keepers_one_works_and_the_other_takes_over(stage):
-    stage.count("A", 3)
+    count(stage, "A", 3)
     stage.start("query", "q1")
     stage.start("keeper", "k1")
     until(lambda: "this keeper has the lease" in stage.said("k1"), "k1 works", deadline_s=DEADLINE_S)
@@ -174,7 +84,7 @@ def test_of_two_keepers_one_works_and_the_other_takes_over(stage):
     store = open_store(stage.settings)
     until(lambda: store.upkeep.marks().folded == 1, "k1 has folded", deadline_s=DEADLINE_S)
     stage.processes["k1"].kill()
-    stage.count("A", 4)
+    count(stage, "A", 4)
     until(lambda: store.upkeep.marks().folded == 2, "k2 has taken over and folded", deadline_s=DEADLINE_S)
     assert stage.ask("q1", "/v1/meters/views/total?video=A")[1]["value"] == {"count": 7}
 
@@ -184,7 +94,7 @@ def test_of_two_keepers_one_works_and_the_other_takes_over(stage):
     until(lambda: "this keeper has the lease" in stage.said("k3"), "k3 works", deadline_s=DEADLINE_S)
     stage.processes["k2"].send_signal(signal.SIGCONT)
     until(lambda: "has taken over" in stage.said("k2"), "k2 stands by again", deadline_s=DEADLINE_S)
-    stage.count("A", 5)
+    count(stage, "A", 5)
     until(lambda: store.upkeep.marks().folded == 3, "k3 has folded", deadline_s=DEADLINE_S)
     assert stage.ask("q1", "/v1/meters/views/total?video=A")[1]["value"] == {"count": 12}
     # A clean stop gives the lease back: the other need not wait for its end.

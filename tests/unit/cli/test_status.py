@@ -150,6 +150,41 @@ def test_what_meters_dropped_because_nobody_asks_for_it(fake_service, capsys):
     assert "          meter hosts dropped 239,760 numbers that no saved query selects\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("queries", "told"),
+    [
+        ({"behind_ms": 0, "failing": 0}, "queries   40 saved, 12,000 windows stored, up to date"),
+        ({"behind_ms": 61_500, "failing": 0}, "queries   40 saved, 12,000 windows stored, 61.5 s behind"),
+        (
+            {"behind_ms": 0, "failing": 2},
+            "queries   40 saved, 12,000 windows stored, up to date, 2 cannot be evaluated",
+        ),
+        # Nobody knows what is complete: then nobody knows either whether something is behind.
+        ({"behind_ms": None, "failing": 0}, "queries   40 saved, 12,000 windows stored"),
+    ],
+)
+def test_saved_queries_are_one_line(fake_service, capsys, queries, told):
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "queries": {"saved": 40, "windows": 12_000, **queries}}
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == told
+
+
+def test_without_saved_queries_there_is_no_line(fake_service, capsys):
+    fake_service.answers["/v1/status"] = 200, GOOD
+    assert main(["status"]) == 0
+    assert "queries" not in capsys.readouterr().out
+
+
+def test_a_saved_query_that_cannot_be_evaluated_is_told_first(fake_service, capsys):
+    problem = "saved query slow cannot be evaluated: there is no meter latency"
+    queries = {"saved": 1, "windows": 5, "behind_ms": None, "failing": 1}
+    fake_service.answers["/v1/status"] = 200, {**GOOD, "healthy": False, "problems": [problem], "queries": queries}
+    assert main(["status"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"! {problem}"
+    assert lines[-1] == "queries   1 saved, 5 windows stored, 1 cannot be evaluated"
+
+
 def test_dead_letters_of_other_tenants_are_named(fake_service, capsys):
     letters = [
         {"hop": "collector", "reason": "too_old", "events": 1200, "tenant": "main"},

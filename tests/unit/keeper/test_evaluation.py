@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tallymark.keeper.evaluation import DUE_S, IDLE_S, LONGEST_WAIT_S, MORE_S, Evaluation
-from tallymark.store.protocol import SnapshotOutdated, StoreUnreachable
+from tallymark.store.protocol import LeaseLost, SnapshotOutdated, StoreUnreachable
 
 
 class Scripted:
@@ -42,6 +42,13 @@ def test_it_looks_again_when_the_next_window_is_over(due_ms: int | None, wait_s:
 def test_with_more_to_do_or_a_store_that_has_moved_on_it_looks_at_once() -> None:
     each = evaluation(Scripted(True, SnapshotOutdated("take a new one")))
     assert [each.round(), each.round()] == [MORE_S, MORE_S]
+    assert not each.is_failing
+
+
+def test_a_share_that_another_keeper_has_taken_over_is_no_failure() -> None:
+    """Such a round is not tried again later and later: the other shares would wait, too."""
+    each = evaluation(Scripted(*[LeaseLost("keeper/b has it")] * 5, False))
+    assert [each.round() for _ in range(5)] == [DUE_S] * 5
     assert not each.is_failing
 
 

@@ -80,7 +80,14 @@ def test_keepers_that_come_get_their_part_and_those_of_a_killed_one_are_taken_ov
     cluster.kill("keeper/b")
     left = [keepers[0], *keepers[2:]]
     settle(*left)
-    assert sorted(parts(*left)) == [4, 6, 6]
+    assert sorted(parts(*left)) == [5, 5, 6]
+
+
+def test_no_keeper_is_left_without_a_part() -> None:
+    cluster = Cluster()
+    keepers = [cluster.keeper(f"keeper/{name}") for name in "abcde"]
+    settle(*keepers)
+    assert parts(*keepers) == [4, 3, 3, 3, 3]
 
 
 def test_other_roles_and_those_that_said_goodbye_do_not_count() -> None:

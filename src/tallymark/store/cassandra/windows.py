@@ -40,7 +40,7 @@ class CassandraWindows:
 
     def share(self, share: int) -> Share:
         page = self.book(share).page(LINEAGE, settled=True)
-        return Share(page.head.sequence, _lineages(page))
+        return Share(page.head.sequence, _lineages(page), page.head.epoch)
 
     def evaluated(self) -> int | None:
         pages = [self.book(share).page(LINEAGE) for share in range(SHARES)]
@@ -81,11 +81,15 @@ class CassandraWindows:
     def _change(self, change: ShareChange) -> None:
         put = {(LINEAGE, each.lineage_id, 0): msgspec.msgpack.encode(each) for each in change.lineages}
         drop = [(LINEAGE, each, 0) for each in change.gone]
+
+        def decide(page: Page) -> Change:
+            # The lease may be ours again, and this still from the time before another one had it.
+            Term(f"share/{change.share}", change.epoch).check(page.head)
+            return Change(sequence=change.sequence, put=put, drop=drop)
+
         book = self.book(change.share)
         book.make()
-        book.change(
-            lambda _: Change(sequence=change.sequence, put=put, drop=drop), term=self.term(change.share), known=None
-        )
+        book.change(decide, term=self.term(change.share), known=None)
 
 
 def _group(lineage: Lineage, start_s: int) -> int:
