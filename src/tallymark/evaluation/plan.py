@@ -87,9 +87,13 @@ class Plan:
 
 def plan(document: Document, meters: Sequence[RegisteredMeter]) -> Plan:
     """Of a document of the kind `query`. Raises NoPlan if a meter, a label or a function is gone."""
-    given = definition.decode(document.body)
     by_name = {each.meter.name: each for each in meters}
-    query = language.parse(given.q)
+    try:
+        given = definition.decode(document.body)
+        query, zone = language.parse(given.q), zone_of(given.tz)
+    except (ValueError, KeyError, OSError) as error:
+        # Checked when it was saved; a machine may lack its zone, and one such query must not stop all the others.
+        raise NoPlan(f"it cannot be read here: {error}; save it again") from None
     name = query.selection.name
     if query.selection.meter is None and name not in by_name:
         # Saved queries name a metric with its meter: this was a meter, and never becomes the metric of another.
@@ -111,7 +115,6 @@ def plan(document: Document, meters: Sequence[RegisteredMeter]) -> Plan:
         raise NoPlan(
             f"windows of {query.every or query.window} are no multiple of the meter's grain, {meter.grain_s} s"
         )
-    zone = zone_of(given.tz)
     return Plan(
         document.tenant,
         document.name,

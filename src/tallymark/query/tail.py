@@ -250,6 +250,8 @@ class _Events:
         return np.equal(events.owner, events.tenants.index(tenant))
 
     def matching(self, wanted: Wanted) -> npt.NDArray[np.bool_]:
+        if self._decoded.table.is_empty():  # it may then lack the columns of properties
+            return np.zeros(0, np.bool_)
         conditions = [pl.lit(True)]
         if wanted.events:
             conditions.append(pl.col("event").is_in(list(wanted.events)))

@@ -84,6 +84,14 @@ def test_what_the_meters_no_longer_answer_says_why(text: str, meters: Any, why: 
         planned(text, meters=meters)
 
 
+@pytest.mark.parametrize(
+    "body", ['{"q": 7}', "no JSON", '{"q": "FORM *"}', '{"q": "FROM * SELECT views WINDOW 1d", "tz": "Mars/Base"}']
+)
+def test_one_that_cannot_be_read_is_a_problem_of_its_own(body: str) -> None:
+    with pytest.raises(NoPlan, match="it cannot be read here"):
+        plan(Document("query", "main", "q", body, 1, 0, 0), METERS)
+
+
 @pytest.mark.parametrize("keep", ["all", "queried"])
 def test_a_meter_that_is_gone_does_not_become_a_metric_of_another(keep: Any) -> None:
     each = Meter("servers", ("server",), each="values", keep=keep)
