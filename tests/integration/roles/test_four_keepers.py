@@ -124,7 +124,9 @@ class Story:
     def stored_through(self, moment_s: int) -> bool:
         """Whether each query has stored all windows that were over by then."""
         lineages = self.store.windows.lineages()
-        return {each.name for each in lineages} == set(self.queries) and all(each.due_s > moment_s for each in lineages)
+        twice = [name for name, times in Counter(each.name for each in lineages).items() if times > 1]
+        assert not twice, f"two keepers have begun with {twice}"
+        return len(lineages) == len(self.queries) and all(each.due_s > moment_s for each in lineages)
 
     def differences(self, through_s: int) -> list[str]:
         """Between what is stored and the model, of all windows that were over by then."""
