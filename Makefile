@@ -4,9 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DEMO   ?= 1
 DATA   ?= tallymark-data
+SOAK_MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run test test-quick test-long upgrade-fixtures pictures bench bench-cluster check format clean
+.PHONY: help setup setup-test run test test-quick test-long soak upgrade-fixtures pictures bench bench-cluster check format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,6 +50,9 @@ test-quick: setup-test ## the inner loop, under 90 seconds: no servers, no proce
 
 test-long: setup-test ## the exhaustive variants: every crash point, many kills, many histories
 	$(BIN)/pytest $(LANES) -m long
+
+soak: setup-test ## the dashboard open for an hour (SOAK_MINUTES) under load: what it holds, long frames
+	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/pytest -s -m long tests/browser/test_soak.py
 
 upgrade-fixtures: setup-test ## before a release: the data folders that later versions must open
 	PYTHONPATH=tests:. $(BIN)/python -m upgrades.make

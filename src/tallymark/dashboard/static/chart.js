@@ -8,6 +8,8 @@ const { uPlot } = window;
 const COLOURS = 8;
 const MOST_READ = 10;
 const MOST_ROWS = 500;
+// One for all: each call of matchMedia makes another, and a listener is removed only from the one it was added to.
+const DARK = matchMedia("(prefers-color-scheme: dark)");
 
 // 24 hours, and the day only where it changes.
 const CLOCKS = [
@@ -43,13 +45,13 @@ export class Chart {
     this.#observer = new ResizeObserver(() => this.#plot?.setSize(this.#size()));
     this.#observer.observe(this.#place);
     this.#scheme = () => { this.#plot?.redraw(); if (this.#shown) this.#legendOf(this.#shown.lines); };
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", this.#scheme);
+    DARK.addEventListener("change", this.#scheme);
     addEventListener("themechange", this.#scheme);
   }
 
   destroy() {
     this.#observer.disconnect();
-    matchMedia("(prefers-color-scheme: dark)").removeEventListener("change", this.#scheme);
+    DARK.removeEventListener("change", this.#scheme);
     removeEventListener("themechange", this.#scheme);
     this.#plot?.destroy();
     this.#frame.remove();
