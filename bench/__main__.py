@@ -17,6 +17,7 @@ from bench import (
     idle,
     kafka,
     keeping,
+    pages,
     pipeline,
     questions,
     report,
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "keeping": keeping.measure,
     "saved": saved.measure,
     "tables": tables.measure,
+    "pages": pages.measure,
 }
 CLUSTER: dict[str, Callable[[Conditions], Iterator[Figure]]] = {
     "cluster": cluster.measure,

@@ -12,7 +12,7 @@ import { bestStep, inWords, iso, lengthMs, RANGES, readRange, stepsFor } from ".
 import { curl, ledgerOf } from "../tenants.js";
 import { topTable } from "../top.js";
 
-const MOST_LINES = 8;
+const MOST_LINES = 8, MOST_COLOURS = 200;
 const PERCENTILES = "percentiles", BANDS = ["p99", "p90", "p50"];
 const LABEL = "label.";
 
@@ -37,7 +37,7 @@ function missing(error, { link }) {
 }
 
 class MeterPage {
-  #context; #meter; #path; #choice; #colours = new Map(); #asked = null; #askedMs = 0; #counted = -1; #chart; #place = {};
+  #context; #meter; #path; #choice; #colours = new Map(); #coloured = 0; #asked = null; #askedMs = 0; #counted = -1; #chart; #place = {};
 
   constructor(root, meter, route, context) {
     this.#context = context;
@@ -252,10 +252,13 @@ class MeterPage {
     return { times: found.times, lines: compare ? [...lines, ...before] : lines };
   }
 
-  // A key keeps its colour while the page is open, also when the order changes.
+  // A key keeps its colour also when the order changes; those of keys that were not shown for long are forgotten.
   #colour(name) {
-    if (!this.#colours.has(name)) this.#colours.set(name, this.#colours.size);
-    return this.#colours.get(name);
+    const found = this.#colours.get(name) ?? this.#coloured++;
+    this.#colours.delete(name); // so that it is the last one now
+    this.#colours.set(name, found);
+    if (this.#colours.size > MOST_COLOURS) this.#colours.delete(this.#colours.keys().next().value);
+    return found;
   }
 
   #showTotal(answer) {
