@@ -34,7 +34,7 @@ MOST_GROWTH = {"JSHeapUsedSize": 1_000_000, "Nodes": 300, "JSEventListeners": 30
 """the same for 40 s and an hour; without a leak nodes and listeners stay the same, and the heap gets compiled code"""
 LONG_TASK_US = 50_000
 LONG_TASK_OF_LIVE_US = 100_000
-"""500 rows take 20 to 41 ms of CPU to paint; a machine half as fast must not fail"""
+"""500 rows take 20 to 48 ms of CPU to paint; a machine half as fast must not fail"""
 TABS = {"overview": "/", "meter": "/meters/views?by=video&range=6h", "board": "/boards/wall", "live": "/live?rate=200"}
 TOUR = {
     "Meters": ".page-meters .sparkline",
