@@ -162,7 +162,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
     running.close()
 
 
-@pytest.fixture(scope="session")
+# Of a module, not of the run: while it is open, its thread has an event loop, and no other test there may start one.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert executable, "these tests need Chromium: apt-get install chromium"

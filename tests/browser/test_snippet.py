@@ -3,7 +3,6 @@
 import http.server
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page, Route
 
 from tallymark import log as logs
 from tallymark.events import columns, frame
@@ -100,16 +99,6 @@ def collector(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     ).encode()
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert executable, "these tests need Chromium: apt-get install chromium"
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=executable)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
