@@ -42,7 +42,7 @@ run: setup ## run the whole path here, with demo traffic (DEMO=0 without)
 # Three processes at a time, because half of the time tests wait; tests/lanes.py says which tests stay together and what comes first.
 LANES  := -n 3 --dist loadgroup --no-loadscope-reorder
 
-test: setup-test ## every promise once, on real servers: under 15 minutes
+test: setup-test ## every promise once, on real servers: about 25 minutes
 	$(BIN)/pytest $(LANES)
 
 test-quick: setup-test ## the inner loop, under 90 seconds: no servers, no processes
